@@ -27,21 +27,22 @@ static int run_rank(qdr_context *ctx, void *user)
     }
 
     /* Four ranks: x splits the layer's inputs, y its outputs. */
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
-    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32}, &net));
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
+    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F32}, &net));
 
     /* An input whose columns are split over x, and a layer that reads it and whose output is split over y. */
     qdr_edge x, y;
     qdr_linear *layer;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{IN, 1}}, .out = {{OUT, 1}}, .bias = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{IN, 1}}, .out = {{OUT, 1}},
+                                  .bias = 1};
     CHECK(qdr_stack_add_input(net, "x", &input, 1, &x));
     CHECK(qdr_stack_add_linear(net, &desc, x, &y, &layer));
     CHECK(qdr_stack_build(net));
     CHECK(qdr_linear_init(layer, 1, 0.5));
 
     /* Each rank fills the part it owns: X[i,j] = i + 1. */
-    qdr_owned x_part, y_part;
+    qdr_owned x_part = {QDR_INIT(qdr_owned)}, y_part = {QDR_INIT(qdr_owned)};
     void *x_value, *y_value, *dy;
     CHECK(qdr_stack_edge_owned(net, x, &x_part));
     CHECK(qdr_stack_edge_owned(net, y, &y_part));
@@ -76,7 +77,7 @@ out:
 int main(int argc, char **argv)
 {
     /* The ranks access their memory directly, which is not possible with a GPU's. */
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    const qdr_context_opts on_cpu = {QDR_INIT(qdr_context_opts), .device = "cpu"};
     const int mpi = argc == 2 && strcmp(argv[1], "--mpi") == 0;
     const int help = argc == 2 && strcmp(argv[1], "--help") == 0;
     int exit_code = help ? 0 : 1;

@@ -23,21 +23,21 @@ struct Free {
 
 /* Ranks along y, which splits the outputs; rows of X; and the layer. */
 #if __cplusplus >= 202002L
-qdr_grid_opts describe_grid(int n_ranks) { return {QDR_OPTS_INIT, .x = 1, .y = n_ranks, .z = 1, .d = 1}; }
+qdr_grid_opts describe_grid(int n_ranks) { return {QDR_INIT(qdr_grid_opts), .x = 1, .y = n_ranks, .z = 1, .d = 1}; }
 
-qdr_stack_opts describe_stack(int64_t n_rows) { return {QDR_OPTS_INIT, .n_rows = n_rows, .dtype = QDR_F64}; }
+qdr_stack_opts describe_stack(int64_t n_rows) { return {QDR_INIT(qdr_stack_opts), .n_rows = n_rows, .dtype = QDR_F64}; }
 
-qdr_edge_desc describe_input(int64_t in) { return {QDR_OPTS_INIT, .cols = {{in, 1}}, .col_axis = QDR_X}; }
+qdr_edge_desc describe_input(int64_t in) { return {QDR_INIT(qdr_edge_desc), .cols = {{in, 1}}, .col_axis = QDR_X}; }
 
 qdr_linear_desc describe_layer(int64_t in, int64_t out)
 {
-    return {QDR_OPTS_INIT, .name = "layer", .in = {{in, 1}}, .out = {{out, 1}}};
+    return {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{in, 1}}, .out = {{out, 1}}};
 }
 #else
 qdr_grid_opts describe_grid(int n_ranks)
 {
     qdr_grid_opts opts{};
-    opts.version = QDR_OPTS_VERSION;
+    opts.size = sizeof opts;
     opts.x = opts.z = opts.d = 1;
     opts.y = n_ranks;
     return opts;
@@ -46,7 +46,7 @@ qdr_grid_opts describe_grid(int n_ranks)
 qdr_stack_opts describe_stack(int64_t n_rows)
 {
     qdr_stack_opts opts{};
-    opts.version = QDR_OPTS_VERSION;
+    opts.size = sizeof opts;
     opts.n_rows = n_rows;
     opts.dtype = QDR_F64;
     return opts;
@@ -55,7 +55,7 @@ qdr_stack_opts describe_stack(int64_t n_rows)
 qdr_edge_desc describe_input(int64_t in)
 {
     qdr_edge_desc input{};
-    input.version = QDR_OPTS_VERSION;
+    input.size = sizeof input;
     input.cols[0] = {in, 1};
     input.col_axis = QDR_X;
     return input;
@@ -64,7 +64,7 @@ qdr_edge_desc describe_input(int64_t in)
 qdr_linear_desc describe_layer(int64_t in, int64_t out)
 {
     qdr_linear_desc desc{};
-    desc.version = QDR_OPTS_VERSION;
+    desc.size = sizeof desc;
     desc.name = "layer";
     desc.in[0] = {in, 1};
     desc.out[0] = {out, 1};

@@ -133,17 +133,21 @@ static qdr_status network_create(qdr_grid *grid, network *net)
 {
     qdr_status status;
     qdr_edge inner;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc up = {QDR_OPTS_INIT, .name = "up", .in = {{IN, 1}}, .out = {{INNER, 1}}, .bias = 1};
-    const qdr_linear_desc down = {QDR_OPTS_INIT,     .name = "down", .in = {{INNER, 1}},
-                                  .out = {{OUT, 1}}, .bias = 1,      .transposed = 1};
-    qdr_op_desc op = {QDR_OPTS_INIT, .name = "silu", .n_in = 1, .forward = silu_forward, .backward = silu_backward};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc up = {QDR_INIT(qdr_linear_desc), .name = "up", .in = {{IN, 1}}, .out = {{INNER, 1}},
+                                .bias = 1};
+    const qdr_linear_desc down = {QDR_INIT(qdr_linear_desc), .name = "down", .in = {{INNER, 1}},
+                                  .out = {{OUT, 1}},         .bias = 1,      .transposed = 1};
+    qdr_op_desc op = {QDR_INIT(qdr_op_desc), .name = "silu", .n_in = 1, .forward = silu_forward,
+                      .backward = silu_backward};
     net->grid = grid;
-    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F64}, &net->stack));
+    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F64},
+                           &net->stack));
     CHECK(qdr_stack_add_input(net->stack, "x", &input, 1, &net->x));
     CHECK(qdr_stack_add_linear(net->stack, &up, net->x, &inner, NULL));
     op.in[0] = inner;
-    op.cost = (qdr_op_cost){.forward_flops = 4.0 * ROWS * INNER, .backward_flops = 6.0 * ROWS * INNER};
+    op.forward_flops = 4.0 * ROWS * INNER;
+    op.backward_flops = 6.0 * ROWS * INNER;
     CHECK(qdr_stack_add_op(net->stack, &op, &inner));
     CHECK(qdr_stack_add_linear(net->stack, &down, inner, &net->y, NULL));
     CHECK(qdr_stack_build(net->stack));
@@ -158,9 +162,9 @@ static qdr_status move(const network *net, qdr_edge edge, void *part, double *wh
 {
     qdr_status status;
     qdr_context *ctx = qdr_grid_context(net->grid);
-    qdr_matrix in_grid, at_root;
+    qdr_matrix in_grid = {QDR_INIT(qdr_matrix)}, at_root = {QDR_INIT(qdr_matrix)};
     CHECK(qdr_stack_edge_matrix(net->stack, edge, &in_grid));
-    at_root = (qdr_matrix){QDR_OPTS_INIT, .n_rows = ROWS, .spread = QDR_SPREAD_ROOT};
+    at_root = (qdr_matrix){QDR_INIT(qdr_matrix), .n_rows = ROWS, .spread = QDR_SPREAD_ROOT};
     memcpy(at_root.cols, in_grid.cols, sizeof at_root.cols);
     const size_t bytes = qdr_context_rank(ctx) == 0 ? sizeof(double) * ROWS * (size_t)(edge == net->x ? IN : OUT) : 0;
     if (to_grid) {
@@ -257,7 +261,7 @@ static qdr_status check_gradients(const network *net, problem *p, double *worst)
     CHECK(backward(net, p));
     CHECK(compare(net, p, -1, p->x, p->dx, (int64_t)ROWS * IN, worst));
     for (int i = 0; i < qdr_stack_n_parameters(net->stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         CHECK(qdr_stack_parameter(net->stack, i, &parameter));
         CHECK(qdr_stack_gather_parameter(net->stack, i, 0, p->parameter));
         CHECK(qdr_stack_gather_parameter(net->stack, i, 1, p->gradient));
@@ -293,7 +297,7 @@ out:
 
 int main(int argc, char **argv)
 {
-    qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1};
+    qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 1};
     const int mpi = argc > 1 && strcmp(argv[1], "--mpi") == 0, n_words = argc - 1 - mpi;
     const char *grid = n_words == 1 ? argv[1 + mpi] : "2x2x1x1";
     int exit_code = 1, end = 0;

@@ -54,17 +54,20 @@ static qdr_status matmul_create(qdr_grid *grid, matmul *mm)
 {
     qdr_status status;
     qdr_edge in, out;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{C, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "matmul", .in = {{C, 1}}, .out = {{OC, 1}}, .bias = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{C, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "matmul", .in = {{C, 1}}, .out = {{OC, 1}},
+                                  .bias = 1};
     mm->grid = grid;
-    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = BT, .dtype = QDR_F32}, &mm->stack));
+    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = BT, .dtype = QDR_F32},
+                           &mm->stack));
     CHECK(qdr_stack_add_input(mm->stack, "inp", &input, 1, &in));
     CHECK(qdr_stack_add_linear(mm->stack, &desc, in, &out, &mm->layer));
     CHECK(qdr_stack_build(mm->stack));
+    mm->grid_in.size = mm->grid_out.size = sizeof(qdr_matrix);
     CHECK(qdr_linear_in_matrix(mm->layer, &mm->grid_in));
     CHECK(qdr_linear_out_matrix(mm->layer, &mm->grid_out));
-    mm->rows_in = (qdr_matrix){QDR_OPTS_INIT, .n_rows = BT, .cols = {{C, 1}}, .spread = QDR_SPREAD_RANKS};
-    mm->rows_out = (qdr_matrix){QDR_OPTS_INIT, .n_rows = BT, .cols = {{OC, 1}}, .spread = QDR_SPREAD_RANKS};
+    mm->rows_in = (qdr_matrix){QDR_INIT(qdr_matrix), .n_rows = BT, .cols = {{C, 1}}, .spread = QDR_SPREAD_RANKS};
+    mm->rows_out = (qdr_matrix){QDR_INIT(qdr_matrix), .n_rows = BT, .cols = {{OC, 1}}, .spread = QDR_SPREAD_RANKS};
     CHECK(qdr_stack_edge_value(mm->stack, in, &mm->x));
     CHECK(qdr_stack_edge_gradient(mm->stack, in, &mm->dx));
     CHECK(qdr_stack_edge_value(mm->stack, out, &mm->y));
@@ -145,7 +148,7 @@ static int differ(int rank, const qdr_owned *rows, const grid_results *ours, con
 static qdr_status compare(qdr_context *ctx, matmul *mm, plain_results *plain, grid_results *ours, int *wrong)
 {
     qdr_status status;
-    qdr_owned rows;
+    qdr_owned rows = {QDR_INIT(qdr_owned)};
     const int weight = qdr_linear_weight_index(mm->layer), bias = weight + 1;
     CHECK(qdr_matrix_owned(mm->grid, &mm->rows_in, qdr_context_rank(ctx), &rows));
     plain_run(plain);
@@ -179,7 +182,7 @@ static int run_rank(qdr_context *ctx, void *user)
     int wrong = 0;
     (void)user;
     CHECK(qdr_agree(ctx, plain && ours ? QDR_OK : QDR_ERR_MEMORY));
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 1}, &grid));
     CHECK(matmul_create(grid, &mm));
     CHECK(compare(ctx, &mm, plain, ours, &wrong));
 out:
@@ -204,7 +207,7 @@ static int show_usage(int is_wanted)
 static int launch(int n_ranks)
 {
     /* The ranks access their memory directly, which is not possible with a GPU's. */
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    const qdr_context_opts on_cpu = {QDR_INIT(qdr_context_opts), .device = "cpu"};
     int exit_code = 1;
     const qdr_status status = qdr_launch(n_ranks, &on_cpu, run_rank, NULL, &exit_code);
     if (status < 0) fprintf(stderr, "replace_matmul: %s\n", qdr_last_error());

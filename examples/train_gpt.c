@@ -111,7 +111,7 @@ static qdr_status check_loss(const training *run, int64_t step, double loss)
     if (isfinite(loss) || codec_switch_forgives(&run->codecs, step - run->first_step)) return QDR_OK;
     snprintf(run->sentence, PROBLEM_BYTES, "the loss of step %lld is not a finite number; use a lower --lr than %g%s%s",
              (long long)step + 1, set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "",
-             set->how.codecs.version ? ", or a milder --codec" : "");
+             set->how.codecs.size ? ", or a milder --codec" : "");
     return QDR_ERR_STATE;
 }
 

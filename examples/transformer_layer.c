@@ -62,7 +62,7 @@ static qdr_status fill(qdr_context *ctx, void *data, int64_t n, qdr_dtype dtype)
 /* Because of the norms, the values of the input matter little, but they must not all be the same. */
 static qdr_status fill_input(const block_driver *driver)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *value;
     TRY(qdr_stack_edge_owned(driver->stack, driver->in, &owned));
     TRY(qdr_stack_edge_value(driver->stack, driver->in, &value));
@@ -73,7 +73,7 @@ static qdr_status fill_input(const block_driver *driver)
 static qdr_status make_gradient(block_driver *driver)
 {
     const qdr_dtype dtype = (qdr_dtype)driver->set->how.dtype;
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     TRY(qdr_stack_edge_owned(driver->stack, driver->out, &owned));
     driver->gradient_bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(dtype);
     TRY(qdr_mem_alloc(driver->ctx, driver->gradient_bytes, &driver->gradient));
@@ -88,7 +88,7 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
     qdr_edge norm, qkv, attention, added;
     TRY(qdr_stack_add_layer_norm(stack, "block0.norm1", config->epsilon, in, &norm));
     const qdr_linear_desc qkv_desc = {
-        QDR_OPTS_INIT,
+        QDR_INIT(qdr_linear_desc),
         .name = "block0.qkv",
         .in = {{hidden, 1}},
         .out = {{hidden, head}, {hidden, head}, {hidden, head}},
@@ -99,8 +99,13 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
     TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, NULL));
     TRY(qdr_stack_add_attention(stack, "block0.attention", head, config->context, qkv, &attention));
     const qdr_linear_desc proj_desc = {
-        QDR_OPTS_INIT, .name = "block0.proj", .in = {{hidden, head}},       .out = {{hidden, 1}},
-        .bias = 1,     .transposed = 1,       .out_layout = config->layout,
+        QDR_INIT(qdr_linear_desc),
+        .name = "block0.proj",
+        .in = {{hidden, head}},
+        .out = {{hidden, 1}},
+        .bias = 1,
+        .transposed = 1,
+        .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &proj_desc, attention, &added, NULL));
     return qdr_stack_add_residual(stack, "block0.residual1", in, added, out);
@@ -112,14 +117,14 @@ static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, qdr_e
     qdr_edge norm, fc, gelu, added;
     TRY(qdr_stack_add_layer_norm(stack, "block0.norm2", config->epsilon, in, &norm));
     const qdr_linear_desc fc_desc = {
-        QDR_OPTS_INIT,     .name = "block0.fc", .in = {{hidden, 1}},
-        .out = {{ffn, 1}}, .bias = 1,           .out_layout = config->layout,
+        QDR_INIT(qdr_linear_desc), .name = "block0.fc", .in = {{hidden, 1}},
+        .out = {{ffn, 1}},         .bias = 1,           .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &fc_desc, norm, &fc, NULL));
     TRY(qdr_stack_add_gelu(stack, "block0.gelu", fc, &gelu));
     const qdr_linear_desc fc2_desc = {
-        QDR_OPTS_INIT,   .name = "block0.fc2",         .in = {{ffn, 1}}, .out = {{hidden, 1}}, .bias = 1,
-        .transposed = 1, .out_layout = config->layout,
+        QDR_INIT(qdr_linear_desc), .name = "block0.fc2",         .in = {{ffn, 1}}, .out = {{hidden, 1}}, .bias = 1,
+        .transposed = 1,           .out_layout = config->layout,
     };
     TRY(qdr_stack_add_linear(stack, &fc2_desc, gelu, &added, NULL));
     return qdr_stack_add_residual(stack, "block0.residual2", in, added, out);
@@ -143,19 +148,19 @@ static qdr_status build(block_driver *driver)
                                .context = set->how.context,
                                .layout = (qdr_layout)set->how.layout};
     const qdr_stack_opts opts = {
-        QDR_OPTS_INIT,
+        QDR_INIT(qdr_stack_opts),
         .n_rows = set->how.batch * set->how.context,
         .row_unit = set->how.context,
         .dtype = (qdr_dtype)set->how.dtype,
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->how.n_panels,
         .batch_parts = (int)set->how.n_batch_parts,
-        .codecs = set->how.codecs.version ? &set->how.codecs : NULL,
+        .codecs = set->how.codecs.size ? &set->how.codecs : NULL,
         .product_type = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
     qdr_edge middle = -1;
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{config.hidden, 1}}, .col_axis = QDR_X,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{config.hidden, 1}}, .col_axis = QDR_X,
                                  .layout = config.layout};
     qdr_status added = qdr_stack_add_input(driver->stack, "x", &input, 1, &driver->in);
     if (added == QDR_OK) added = add_attention_half(driver->stack, &config, driver->in, &middle);
@@ -246,9 +251,10 @@ static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANN
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const qdr_channel c = (qdr_channel)channel;
             const qdr_coll_kind k = (qdr_coll_kind)kind;
-            const qdr_traffic done = qdr_grid_traffic(driver->grid, c, k);
-            qdr_planned forward, backward;
-            if (qdr_stack_planned(driver->stack, forwards, c, k, &forward) < 0 ||
+            qdr_traffic done = {QDR_INIT(qdr_traffic)};
+            qdr_planned forward = {QDR_INIT(qdr_planned)}, backward = {QDR_INIT(qdr_planned)};
+            if (qdr_grid_traffic(driver->grid, c, k, &done) < 0 ||
+                qdr_stack_planned(driver->stack, forwards, c, k, &forward) < 0 ||
                 qdr_stack_planned(driver->stack, QDR_LIST_BACKWARD, c, k, &backward) < 0)
                 continue;
             if (done.n_calls || forward.n_calls || backward.n_calls)
@@ -362,7 +368,7 @@ static qdr_status complete(block_driver *driver)
 {
     settings *set = &driver->own;
     TRY(choice_load_plan(driver->ctx, &set->how));
-    const int is_planned = set->how.planned.version != 0;
+    const int is_planned = set->how.planned.plan.x != 0;
     if (!set->hidden) set->hidden = is_planned ? set->how.planned.network.hidden : 512;
     set->ffn = set->how.planned.network.ffn;
     if (!set->n_heads) set->n_heads = is_planned ? set->how.planned.network.heads : 8;
@@ -380,7 +386,7 @@ static qdr_status choose(block_driver *driver)
                               .n_heads = driver->set->n_heads,
                               .vocab = 1};
     qdr_network network = gpt_network(&shape);
-    how->is_part = how->planned.version != 0;
+    how->is_part = how->planned.plan.x != 0;
     if (how->is_part) {
         network.layers = how->planned.network.layers;
         network.vocab = how->planned.network.vocab;

@@ -10,7 +10,7 @@ static int print_text(failure *why)
 {
     char sentence[256];
     for (int i = 0; i < qdr_environment_size(); i++) {
-        qdr_variable v;
+        qdr_variable v = {QDR_INIT(qdr_variable)};
         if (fail_status(why, qdr_environment_variable(i, &v))) return why->code;
         printf("%-19s  %s  (%s)\n", v.name, *v.value ? v.value : "-",
                !v.is_set         ? "default"
@@ -28,7 +28,7 @@ static int print_json(failure *why)
     char sentence[256];
     json_t *variables = json_array(), *unknown = json_array();
     for (int i = 0; i < qdr_environment_size(); i++) {
-        qdr_variable v;
+        qdr_variable v = {QDR_INIT(qdr_variable)};
         if (fail_status(why, qdr_environment_variable(i, &v))) break;
         json_t *object = json_pack("{ss ss ss ss ss ss sb sb}", "name", v.name, "value", v.value, "default", v.initial,
                                    "values", v.values, "room", v.room, "meaning", v.meaning, "is_set", v.is_set,

@@ -29,8 +29,8 @@ static void add_row(list *made, json_t *row)
 static void add_model(const char *name, void *user)
 {
     list *made = user;
-    qdr_network net;
-    qdr_network_counts counts;
+    qdr_network net = {QDR_INIT(qdr_network)};
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     if (made->status == QDR_OK) made->status = qdr_network_load(name, &net);
     if (made->status == QDR_OK) made->status = qdr_network_params(&net, &counts);
     if (made->status != QDR_OK) return;
@@ -57,7 +57,7 @@ static qdr_status list_models(list *made)
 static void add_machine(const char *name, void *user)
 {
     list *made = user;
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     if (made->status == QDR_OK) made->status = qdr_machine_load(name, &machine);
     if (made->status != QDR_OK) return;
     if (made->rows)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `quadrille` command: finds the subcommand and runs it; help and versions. */
+/* The `quadrille` command: finds the subcommand and runs it; help and versions-> */
 #include <quadrille/environment.h>
 #include <quadrille/launch.h>
 #include <quadrille/version.h>
@@ -65,12 +65,12 @@ static int fail_unknown(const char *name)
 
 static int print_versions(int as_json)
 {
-    const qdr_versions versions = qdr_get_versions();
+    const qdr_versions *versions = qdr_get_versions();
     const struct {
         const char *name, *version;
-    } parts[] = {{"quadrille", versions.quadrille}, {"mpi", versions.mpi},     {"blas", versions.blas},
-                 {"onednn", versions.onednn},       {"hwloc", versions.hwloc}, {"zfp", versions.zfp},
-                 {"compiler", versions.compiler}};
+    } parts[] = {{"quadrille", versions->quadrille}, {"mpi", versions->mpi},     {"blas", versions->blas},
+                 {"onednn", versions->onednn},       {"hwloc", versions->hwloc}, {"zfp", versions->zfp},
+                 {"compiler", versions->compiler}};
     failure why = {0};
     json_t *object = as_json ? json_object() : NULL;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -32,14 +32,11 @@ static inline qdr_status gpt_net_add(void *user, const qdri_node_desc *desc, int
 
 static inline qdr_status gpt_net_describe(qdri_net *net, const gpt_net *g, const qdri_position *position)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
-                                 .n_rows = g->n_sequences * g->context,
-                                 .row_unit = g->context,
-                                 .dtype = g->dtype,
-                                 .overlap = g->overlap,
-                                 .panels = g->panels,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),     .n_rows = g->n_sequences * g->context,
+                                 .row_unit = g->context,       .dtype = g->dtype,
+                                 .overlap = g->overlap,        .panels = g->panels,
                                  .batch_parts = g->batch_parts};
-    const qdr_network network = {.version = QDR_OPTS_INIT,
+    const qdr_network network = {QDR_INIT(qdr_network),
                                  .hidden = g->hidden,
                                  .heads = g->n_heads,
                                  .kv_heads = g->n_heads,

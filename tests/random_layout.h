@@ -43,7 +43,7 @@ static inline void random_matrices(uint64_t *seed, qdr_matrix *a, qdr_matrix *b)
 {
     const int n_blocks = 1 + (int)random_below(seed, QDR_MAX_BLOCKS);
     int64_t width = 0;
-    *a = (qdr_matrix){QDR_OPTS_INIT, .row_unit = 1 + random_below(seed, 3)};
+    *a = (qdr_matrix){QDR_INIT(qdr_matrix), .row_unit = 1 + random_below(seed, 3)};
     a->n_rows = a->row_unit * random_below(seed, 9);
     for (int i = 0; i < n_blocks; i++) {
         const int64_t unit = 1 + random_below(seed, 3);

@@ -17,7 +17,7 @@ static inline int64_t random_of(uint64_t *seed, const int64_t *list, int64_t n)
 static inline qdr_network random_network(uint64_t *seed, int64_t layers)
 {
     static const int64_t sizes[] = {4, 8, 16}, units[] = {48, 96, 144, 240};
-    qdr_network n = {.version = QDR_OPTS_INIT, .name = "random", .layers = layers};
+    qdr_network n = {QDR_INIT(qdr_network), .name = "random", .layers = layers};
     n.hidden = random_of(seed, units, 4);
     n.heads = 12 * test_between(seed, 1, 2);
     n.kv_heads = random_flag(seed) ? n.heads : random_flag(seed) ? 12 : 1;
@@ -43,7 +43,7 @@ static inline qdr_machine random_machine(uint64_t *seed)
     static const char *const machines[] = {"dgx-a100", "frontier", "summit", "perlmutter", "dgx-h100", "laptop"};
     enum { N_MACHINES = sizeof machines / sizeof *machines };
     static const int64_t inner[] = {2, 3, 4}, factors[] = {2, 2, 3, 4};
-    qdr_machine m;
+    qdr_machine m = {QDR_INIT(qdr_machine)};
     CHECK_OK(qdr_machine_load(machines[test_between(seed, 0, N_MACHINES - 1)], &m));
     if (m.n_links < 2 || random_flag(seed)) return m;
     int n_ranks = (int)random_of(seed, inner, 3);
@@ -63,7 +63,7 @@ static inline qdr_plan random_grid(uint64_t *seed)
 {
     static const int64_t axes[] = {1, 1, 2, 3, 4};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F64, QDR_F16};
-    qdr_plan p = {.version = QDR_OPTS_INIT};
+    qdr_plan p = {QDR_INIT(qdr_plan)};
     p.x = (int)random_of(seed, axes, 5);
     p.y = (int)random_of(seed, axes, 5);
     p.z = (int)random_of(seed, axes, 5);

@@ -36,7 +36,7 @@ static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
         return REFUSE(sentence, "--plan and --levels both give the levels; leave one of them out");
     if (given->machine && given->grid.x >= 0)
         return REFUSE(sentence, "--machine is only used by --grid auto; give both or neither");
-    if (given->grid.x < 0) return search_levels(given->levels, &(qdr_search_opts){.version = QDR_OPTS_INIT}, sentence);
+    if (given->grid.x < 0) return search_levels(given->levels, &(qdr_search_opts){QDR_INIT(qdr_search_opts)}, sentence);
     if (given->levels && strcmp(given->levels, "any") == 0)
         return REFUSE(sentence, "--levels any is only used by --grid auto; give both, or levels such as node,all");
     return QDR_OK;
@@ -86,7 +86,13 @@ qdr_status choice_load_plan(qdr_context *ctx, choice *given)
 {
     const int reads = given->plan && qdr_context_rank(ctx) == 0;
     if (!given->plan) return QDR_OK;
-    qdr_status status = reads ? qdr_plan_load(given->plan, &given->planned) : QDR_OK;
+    qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &given->planned.network,
+                              .plan = &given->planned.plan};
+    stored.network->size = sizeof *stored.network;
+    stored.plan->size = sizeof *stored.plan;
+    qdr_status status = reads ? qdr_plan_load(given->plan, &stored) : QDR_OK;
+    memcpy(given->planned.machine, stored.machine, sizeof stored.machine);
+    given->planned.secs = stored.secs;
     if (status >= 0 && reads) status = qdr_plan_check(&given->planned.plan, 0);
     if (status == QDR_ERR_IO) status = QDR_ERR_ARGUMENT; /* the name was wrong */
     TRY(qdr_agree(ctx, status));
@@ -99,7 +105,7 @@ static qdr_status check_network(const choice *made, const qdr_network *network, 
 {
     const qdr_network *planned = &made->planned.network;
     qdr_network here = *network;
-    qdr_network_difference difference;
+    qdr_network_difference difference = {QDR_INIT(qdr_network_difference)};
     here.context = planned->context;
     here.positions = planned->positions ? planned->positions : planned->context;
     if (!qdr_network_differ(planned, &here, &difference)) return QDR_OK;
@@ -112,14 +118,13 @@ static qdr_status check_network(const choice *made, const qdr_network *network, 
 
 static void tell_plan(const choice *made, const qdr_network *network)
 {
-    const qdr_stored_plan *stored = &made->planned;
     fprintf(stderr, "plan %s: made for %s on %s", made->plan,
-            stored->network.name[0] ? stored->network.name : "a network",
-            stored->machine[0] ? stored->machine : "some machine");
+            made->planned.network.name[0] ? made->planned.network.name : "a network",
+            made->planned.machine[0] ? made->planned.machine : "some machine");
     if (made->is_part)
         fprintf(stderr, ", of which this is one of %lld layers\n", (long long)network->layers);
     else
-        fprintf(stderr, ": %.4g s per step predicted\n", stored->secs);
+        fprintf(stderr, ": %.4g s per step predicted\n", made->planned.secs);
 }
 
 static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice *made, char sentence[PROBLEM_BYTES])
@@ -139,29 +144,28 @@ static grid_text grid_of(const qdr_plan *plan) { return grid_words((grid_size){p
 /* The term in which the second plan loses most, in words. */
 static void tell_why(const qdr_auto_plan *chosen)
 {
-    const qdr_plan *second = &chosen->second.plan;
     if (chosen->n_grids < 2) {
         fputs("; no other grid fits\n", stderr);
         return;
     }
     int most = 0;
     for (int term = 1; term < QDR_N_TIME_TERMS; term++)
-        if (chosen->second.result.time[term] - chosen->best.result.time[term] >
-            chosen->second.result.time[most] - chosen->best.result.time[most])
+        if (chosen->second_result->time[term] - chosen->result->time[term] >
+            chosen->second_result->time[most] - chosen->result->time[most])
             most = term;
     const int waits = most >= QDR_TIME_X && most <= QDR_TIME_D;
-    fprintf(stderr, "; %s would take %.2g %% longer, mostly in %s%s\n", grid_of(second).text,
-            100 * (chosen->second.result.secs / chosen->best.result.secs - 1), waits ? "waiting for " : "",
+    fprintf(stderr, "; %s would take %.2g %% longer, mostly in %s%s\n", grid_of(chosen->second_plan).text,
+            100 * (chosen->second_result->secs / chosen->result->secs - 1), waits ? "waiting for " : "",
             qdr_time_term_name((qdr_time_term)most));
 }
 
 static void tell_choice(const qdr_auto_plan *chosen)
 {
-    const qdr_plan *plan = &chosen->best.plan;
+    const qdr_plan *plan = chosen->plan;
     fprintf(stderr, "grid auto: %s, order %s, %s, micro-batch %lld", grid_of(plan).text,
             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), (long long)plan->micro_batch);
     if (plan_has_levels(plan)) fprintf(stderr, ", levels %s", levels_in_words(plan).text);
-    fprintf(stderr, ": %.4g s per step predicted on %s", chosen->best.result.secs, chosen->machine);
+    fprintf(stderr, ": %.4g s per step predicted on %s", chosen->result->secs, chosen->machine);
     tell_why(chosen);
 }
 
@@ -169,11 +173,14 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
                             char sentence[PROBLEM_BYTES])
 {
     qdr_network long_enough = *network;
-    qdr_machine machine;
-    qdr_auto_plan chosen;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_plan plans[] = {{QDR_INIT(qdr_plan)}, {QDR_INIT(qdr_plan)}};
+    qdr_plan_result results[] = {{QDR_INIT(qdr_plan_result)}, {QDR_INIT(qdr_plan_result)}};
+    qdr_auto_plan chosen = {QDR_INIT(qdr_auto_plan), .plan = &plans[0], .second_plan = &plans[1], .result = &results[0],
+                            .second_result = &results[1]};
     const int talks = qdr_context_rank(ctx) == 0;
     long_enough.context = long_enough.positions = made->context;
-    qdr_search_opts opts = {QDR_OPTS_INIT,
+    qdr_search_opts opts = {QDR_INIT(qdr_search_opts),
                             .order = made->order,
                             .layouts = made->layout < 0 ? 0 : 1 << made->layout,
                             .micro_batch = made->micro_batch ? made->micro_batch : usual->micro_batch,
@@ -187,7 +194,7 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
     const qdr_status status = talks && made->machine ? qdr_machine_load(made->machine, &machine) : QDR_OK;
     TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status));
     TRY(qdr_plan_auto(ctx, &long_enough, talks && made->machine ? &machine : NULL, &opts, &chosen));
-    take(made, &chosen.best.plan);
+    take(made, chosen.plan);
     if (talks) tell_choice(&chosen);
     return QDR_OK;
 }
@@ -215,7 +222,7 @@ qdr_status choice_make_grid(qdr_context *ctx, choice *made, char sentence[PROBLE
     const int p = qdr_context_size(ctx);
     if (!made->grid.x) made->grid = (grid_size){1, 1, 1, p};
     const grid_size size = made->grid;
-    qdr_grid_opts opts = {QDR_OPTS_INIT,
+    qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts),
                           .x = size.x,
                           .y = size.y,
                           .z = size.z,

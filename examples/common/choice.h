@@ -14,7 +14,7 @@ typedef struct choice {
     const char *plan, *machine; /* a file; a name or a file. NULL: not given */
     grid_size grid; /* x = 0: not given; -1: auto */
     const char *order, *levels, *codec; /* NULL: not given */
-    qdr_codecs codecs; /* made: those of `codec`, or of a plan; version 0: none are given */
+    qdr_codecs codecs; /* made: those of `codec`, or of a plan; size 0: none are given */
     int layout, dtype, serial; /* qdr_layout, qdr_dtype, 0 or 1; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */
@@ -25,8 +25,13 @@ typedef struct choice {
     int64_t n_local, n_threads, n_panels, n_batch_parts; /* 0: the default */
     int recorded; /* as graphs */
     int is_part; /* the program runs one layer of its network, so that times of steps are not its own */
-    /* by choice_load_plan(): what `plan` has; version 0: there is none */
-    qdr_stored_plan planned;
+    /* by choice_load_plan(): what `plan` has; plan.x = 0: there is none */
+    struct {
+        qdr_network network;
+        qdr_plan plan;
+        char machine[QDR_MAX_NAME];
+        double secs;
+    } planned;
 } choice;
 
 /* The first options of each program. */

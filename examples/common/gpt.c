@@ -15,7 +15,7 @@ static int64_t ffn_of(const gpt_config *config) { return config->ffn ? config->f
 qdr_status gpt_add_layers(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
 {
     const qdr_network network = gpt_network(config);
-    const qdr_network_desc desc = {QDR_OPTS_INIT, .context = config->context, .layout = config->layout,
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout,
                                    .epsilon = config->epsilon, .only_layers = 1};
     return qdr_stack_add_network(stack, &network, &desc, in, out);
 }
@@ -24,7 +24,7 @@ static qdr_status describe(gpt *model)
 {
     const gpt_config *config = &model->config;
     const qdr_network network = gpt_network(config);
-    const qdr_network_desc desc = {QDR_OPTS_INIT, .context = config->context, .layout = config->layout,
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout,
                                    .epsilon = config->epsilon};
     TRY(qdr_stack_add_tokens(model->stack, "tokens", &model->tokens));
     TRY(qdr_stack_add_network(model->stack, &network, &desc, model->tokens, &model->targets));
@@ -36,19 +36,16 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
 {
     *model = (gpt){.config = *config, .grid = grid};
     const qdr_stack_opts opts = {
-        QDR_OPTS_INIT,
-        .n_rows = config->n_sequences * config->context,
-        .row_unit = config->context,
-        .dtype = config->dtype,
-        .overlap = config->overlap,
-        .panels = config->panels,
-        .batch_parts = config->batch_parts,
-        .product_type = config->products,
+        QDR_INIT(qdr_stack_opts),           .n_rows = config->n_sequences * config->context,
+        .row_unit = config->context,        .dtype = config->dtype,
+        .overlap = config->overlap,         .panels = config->panels,
+        .batch_parts = config->batch_parts, .product_type = config->products,
         .codecs = config->codecs,
     };
     TRY(qdr_stack_create(grid, &opts, &model->stack));
     TRY(qdr_agree(qdr_grid_context(grid), describe(model))); /* adding is local */
     TRY(qdr_stack_build(model->stack));
+    model->token_rows.size = model->logits_part.size = sizeof(qdr_owned);
     TRY(qdr_stack_edge_owned(model->stack, model->tokens, &model->token_rows));
     TRY(qdr_stack_edge_owned(model->stack, model->logits, &model->logits_part));
     model->staging = calloc((size_t)(model->token_rows.n_rows + model->logits_part.n_rows + 1), sizeof(int32_t));
@@ -160,7 +157,7 @@ int64_t gpt_n_parameters(const gpt *model)
 {
     int64_t n = 0;
     for (int i = 0; i < qdr_stack_n_parameters(model->stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         if (qdr_stack_parameter(model->stack, i, &parameter) >= 0) n += parameter.n_global;
     }
     return n;
@@ -168,7 +165,7 @@ int64_t gpt_n_parameters(const gpt *model)
 
 qdr_network gpt_network(const gpt_config *config)
 {
-    return (qdr_network){.version = QDR_OPTS_INIT,
+    return (qdr_network){QDR_INIT(qdr_network),
                          .name = "this network",
                          .architecture = "gpt2",
                          .activation = "gelu_new",

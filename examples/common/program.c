@@ -60,7 +60,7 @@ static int run(const program *about, int argc, char **argv, choice *given)
     const int is_unread = options_read(argc, argv, about->options, given, about->operand, &why);
     if (options_want_help(argc, argv)) {
         why = (failure){0};
-        const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+        const qdr_context_opts on_cpu = {QDR_INIT(qdr_context_opts), .device = "cpu"};
         unsetenv("QDR_TRACE"); /* help writes nothing */
         const qdr_status status = qdr_launch(0, &on_cpu, print_help, (void *)about, &code);
         return fail_status(&why, status) ? fail_print(&why) : code;
@@ -68,7 +68,8 @@ static int run(const program *about, int argc, char **argv, choice *given)
     if (is_unread) return fail_print_once(&why);
     if (about->begin) about->begin(given);
     if (given->machine) setenv("QDR_MACHINE", given->machine, 1); /* before there are threads; for QDR_REPORT */
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)given->n_threads, .device = given->device};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = (int)given->n_threads,
+                                   .device = given->device};
     const qdr_status status = qdr_launch((int)given->n_local, &opts, run_rank, &start, &code);
     if (status >= 0) return code;
     fail(&why, code_of(status), "%s", qdr_last_error());

@@ -173,7 +173,8 @@ static qdr_status tell(saver *self, qdr_status status)
 
 qdr_status saver_begin(saver *self, int64_t step, const char *note)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .note = note, .background = self->background, .keep = self->keep};
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .note = note, .background = self->background,
+                                      .keep = self->keep};
     TRY(saver_finish(self));
     self->step = step;
     const qdr_status status = qdr_checkpoint_save(self->stack, self->optimizer, self->path, &opts, &self->pending);

@@ -54,8 +54,9 @@ qdr_status training_load(training *run)
 {
     const settings *set = run->set;
     const char *path = set->resume ? set->resume : set->load;
-    const qdr_checkpoint_load_opts opts = {QDR_OPTS_INIT, .first_rows = set->load ? "embedding.positions" : NULL};
-    qdr_checkpoint_loaded loaded;
+    const qdr_checkpoint_load_opts opts = {QDR_INIT(qdr_checkpoint_load_opts),
+                                           .first_rows = set->load ? "embedding.positions" : NULL};
+    qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
     if (!path) return QDR_OK;
     if (set->resume) TRY(take_position(run));
     const qdr_status status = qdr_checkpoint_load_with(run->model.stack, set->resume ? run->optimizer : NULL, path,

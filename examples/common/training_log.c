@@ -85,7 +85,7 @@ static json_t *describe(const training *run, const char *older)
     json_t *all = json_loads(note, 0, NULL);
     json_t *more = json_pack(
         "{s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:b, s:I, s:I, s:s}", "version",
-        qdr_get_versions().quadrille, "started", started, "ranks", qdr_context_size(run->ctx), "threads",
+        qdr_get_versions()->quadrille, "started", started, "ranks", qdr_context_size(run->ctx), "threads",
         qdr_context_threads(run->ctx), "grid", grid_words(how->grid).text, "order", how->order, "gradient_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS), "optimizer_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)how->layout), "codec", codecs,

@@ -99,14 +99,14 @@ static qdr_status make_model(training *run)
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
         .panels = (int)set->how.n_panels,
         .batch_parts = (int)set->how.n_batch_parts,
-        .codecs = set->how.codecs.version ? &set->how.codecs : NULL,
+        .codecs = set->how.codecs.size ? &set->how.codecs : NULL,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     if (!set->resume && !set->load) TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
     run->loss_scale = set->loss_scale > 0 ? set->loss_scale : set->how.dtype == QDR_F16 ? 1024 : 1;
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT,          .beta1 = 0.9,
-                                 .beta2 = 0.99,          .weight_decay = set->weight_decay,
-                                 .clip_norm = set->clip, .grad_scale = run->loss_scale};
+    const qdr_adamw_opts opts = {
+        QDR_INIT(qdr_adamw_opts),          .beta1 = 0.9,           .beta2 = 0.99,
+        .weight_decay = set->weight_decay, .clip_norm = set->clip, .grad_scale = run->loss_scale};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
     run->step = (gpt_step){&run->model, run->optimizer,
                            .loss_scale = run->loss_scale / (double)(set->how.batch * set->how.context),

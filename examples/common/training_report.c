@@ -24,7 +24,7 @@ static qdr_status draw_chart(training *run)
 /* The memory planned according to the size queries, the peak that was used, and the growth of the process. */
 static qdr_status report_memory(training *run, size_t peak)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t optimizer;
     TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
     TRY(qdr_adamw_size(run->model.stack, &optimizer));
@@ -45,10 +45,11 @@ static qdr_status report_memory(training *run, size_t peak)
 
 qdr_traffic training_traffic(const training *run)
 {
-    qdr_traffic all = {0};
+    qdr_traffic all = {QDR_INIT(qdr_traffic)};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
-            const qdr_traffic one = qdr_grid_traffic(run->grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+            qdr_traffic one = {QDR_INIT(qdr_traffic)};
+            if (qdr_grid_traffic(run->grid, (qdr_channel)channel, (qdr_coll_kind)kind, &one) != QDR_OK) continue;
             all.bytes_sent += one.bytes_sent;
             all.bytes_plain += one.bytes_plain;
             all.codec_secs += one.codec_secs;
@@ -124,7 +125,7 @@ qdr_status training_announce_levels(const training *run)
     const int weights = qdr_grid_parts(run->grid, QDR_LEVEL_WEIGHTS);
     const int gradients = qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS);
     const int state = qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER);
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t optimizer;
     if (state == weights) return QDR_OK;
     TRY(qdr_stack_get_sizes(run->model.stack, &sizes));

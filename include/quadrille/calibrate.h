@@ -31,7 +31,7 @@ typedef enum qdr_product_mode { QDR_MODE_NN = 0, QDR_MODE_NT, QDR_MODE_TN } qdr_
 
 /** A piece of work, and the seconds its slowest rank took. Members that a kind does not need are ignored. */
 typedef struct qdr_sample {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_sample) */
     qdr_sample_kind kind;
     const char *group; /**< the heading under which samples are reported together: "all-gather"; not owned */
     double secs; /**< > 0; for QDR_SAMPLE_TOGETHER: of the product */
@@ -51,7 +51,7 @@ typedef struct qdr_sample {
 
 /** The model's time for a sample's work.
  *  @param[out] secs  0 after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, no version, an unknown kind or collective, a group that does not fit */
+ *  @retval QDR_ERR_ARGUMENT  NULL, no size, an unknown kind or collective, a group that does not fit */
 QDR_API QDR_NODISCARD qdr_status qdr_sample_secs(const qdr_machine *machine, const qdr_sample *sample, double *secs);
 /** Sets the constants that the samples determine and leaves the others alone: the caller sets the name, the ranks per
  * node, the memory, and the number, the ranks and the adapters of the links. Errors are relative to the measured time,

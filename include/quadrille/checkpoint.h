@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 typedef struct qdr_checkpoint_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_checkpoint_opts) */
     const char *note; /**< kept word for word, in UTF-8: JSON, say, about the run and its position in the data; NULL:
                          none */
     int background; /**< 1: qdr_checkpoint_save() returns once this rank's elements have been copied to host memory, and
@@ -80,8 +80,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_poll(qdr_checkpoint *pending);
  * nothing. Returns what qdr_checkpoint_poll() would in the end. */
 QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_finish(qdr_checkpoint **pending);
 
-/** What was loaded. Zeroed at first; freed by qdr_checkpoint_loaded_free(). */
+/** What was loaded; freed by qdr_checkpoint_loaded_free(). */
 typedef struct qdr_checkpoint_loaded {
+    size_t size; /**< QDR_INIT(qdr_checkpoint_loaded) */
     int n_tensors; /**< loaded */
     int n_ignored; /**< tensors of the file that were not needed */
     int has_optimizer; /**< 1: the file has an optimizer's state, loaded or not */
@@ -110,18 +111,18 @@ QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_load(qdr_stack *stack, qdr_adamw
                                                      qdr_checkpoint_loaded *loaded);
 
 typedef struct qdr_checkpoint_load_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_checkpoint_load_opts) */
     const char *first_rows; /**< NULL, or the name of a parameter that may have more rows in the file: the first are
                                loaded, as many as the stack's has. A table of positions is so cut to a shorter context.
                                Its moments are not cut. If the file has its checksum, rank 0 reads all of the tensor */
 } qdr_checkpoint_load_opts;
 
 /** qdr_checkpoint_load() with options; NULL: all 0.
- *  @retval QDR_ERR_ARGUMENT  also: opts->version, or ranks pass other options */
+ *  @retval QDR_ERR_ARGUMENT  also: options without a size, or ranks pass other options */
 QDR_API QDR_NODISCARD qdr_status qdr_checkpoint_load_with(qdr_stack *stack, qdr_adamw *optimizer, const char *path,
                                                           const qdr_checkpoint_load_opts *opts,
                                                           qdr_checkpoint_loaded *loaded);
-/** Frees what `loaded` owns, and sets it to zero. NULL does nothing. Local. */
+/** Frees what `loaded` owns, and sets it to zeros. NULL does nothing. Local. */
 QDR_API void qdr_checkpoint_loaded_free(qdr_checkpoint_loaded *loaded);
 
 #ifdef __cplusplus

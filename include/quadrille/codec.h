@@ -42,6 +42,7 @@ enum {
     QDR_CODEC_STOCHASTIC = 4 /**< rounds up or down at random, right on average; integer codecs */
 };
 
+/** No members will be added: what else a codec needs to know becomes a flag, or a kind. */
 typedef struct qdr_codec {
     qdr_codec_kind kind;
     int block; /**< elements, 32, 64, 128 or 256; 0: 128; integer codecs */
@@ -58,10 +59,13 @@ typedef enum qdr_traffic_class {
     QDR_N_TRAFFIC_CLASSES
 } qdr_traffic_class;
 
-/** The codecs of a stack. All members may stay zero: nothing is coded. */
+/** Length of arrays that have an entry for each class, and room for later ones. */
+#define QDR_MAX_TRAFFIC_CLASSES 8
+
+/** The codecs of a stack. No members will be added: it is part of qdr_plan. All members may stay zero: nothing is coded. */
 typedef struct qdr_codecs {
-    uint32_t version; /**< QDR_OPTS_INIT */
-    qdr_codec of[4][QDR_N_TRAFFIC_CLASSES]; /**< by qdr_axis */
+    size_t size; /**< QDR_INIT(qdr_codecs) */
+    qdr_codec of[QDR_N_AXES][QDR_MAX_TRAFFIC_CLASSES]; /**< by qdr_axis and qdr_traffic_class */
     int64_t least_bytes; /**< shorter parts are sent raw; 0: 16 KiB */
     int inside; /**< 1: also between ranks of one node */
 } qdr_codecs;

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 typedef struct qdr_context_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_context_opts) */
     int n_threads; /**< BLAS threads per rank; 0: the cores this rank may use (hwloc) divided by the ranks on the node,
                       at least 1. OpenBLAS has one number of threads for the whole process: while products of the
                       library run on the CPU it is this number, also for the program's own calls of BLAS. Once they have
@@ -54,6 +54,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_context_create_self(const qdr_context_opts 
  * caller's, collective over all ranks, which the library calls from the rank's own thread. Both return 0 on success and
  * anything else on failure. */
 typedef struct qdr_boot {
+    size_t size; /**< QDR_INIT(qdr_boot) */
     /** Copies `bytes` bytes at `data`, host memory, from rank `root` to all ranks. */
     int (*broadcast)(void *data, size_t bytes, int root, void *user);
     /** Returns when all ranks have called it. */
@@ -132,7 +133,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_barrier(qdr_context *ctx);
 /** Makes all ranks return the same status: if any rank passes an error, all ranks return the status and the sentence of
  * the lowest such rank. Collective, blocking. */
 QDR_API QDR_NODISCARD qdr_status qdr_agree(qdr_context *ctx, qdr_status mine);
-/** A setting of a program, such as an option of its command line. */
+/** A setting of a program, such as an option of its command line. No members will be added: lists of it are passed. */
 typedef struct qdr_setting {
     const char *name; /**< as the user knows it: "--lr", "the batch" */
     const char *value; /**< as text; NULL: "not given" */

@@ -22,6 +22,7 @@ extern "C" {
 
 /** One variable. All texts but `value` live as long as the process. */
 typedef struct qdr_variable {
+    size_t size; /**< QDR_INIT(qdr_variable) */
     const char *name; /**< "QDR_CHECK" */
     const char *values; /**< the allowed values: "0 or 1" */
     const char *initial; /**< the value in force if it is not set; "": none */

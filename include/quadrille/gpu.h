@@ -17,6 +17,7 @@ extern "C" {
 
 /** One GPU, as CUDA describes it. */
 typedef struct qdr_gpu {
+    size_t size; /**< QDR_INIT(qdr_gpu) */
     char name[256]; /**< "NVIDIA H100 80GB HBM3" */
     char bus[24]; /**< on PCI, "0000:c1:00.0", as in topo.h */
     int number; /**< as CUDA numbers GPUs in this process: the N of the device "cuda:N" */
@@ -29,6 +30,7 @@ typedef struct qdr_gpu {
 /** What was found. Versions are in each library's own form: 13000 is CUDA 13.0, 130101 cuBLASLt 13.1.1, 22809 NCCL
  * 2.28.9; 0: unknown, or there is none. */
 typedef struct qdr_gpu_report {
+    size_t size; /**< QDR_INIT(qdr_gpu_report) */
     qdr_status status; /**< QDR_OK: contexts on a GPU can be made; QDR_ERR_UNSUPPORTED: no plugin, no driver, one that
                           is too old, or no GPU; else what CUDA reported of the first GPU whose own status is not
                           QDR_OK */
@@ -40,14 +42,19 @@ typedef struct qdr_gpu_report {
     int cudnn; /**< 91900: 9.19.0; 0: none that can be used, or no GPU to use it on */
     char cudnn_sentence[512]; /**< about a cuDNN that cannot be used, with the remedy; else "" */
     int n_gpus; /**< that this process sees (CUDA_VISIBLE_DEVICES counts), at most QDR_MAX_GPUS */
-    qdr_gpu gpus[QDR_MAX_GPUS]; /**< by number */
 } qdr_gpu_report;
 
-/** Fills a report, which belongs to the caller. It is not an error if there is no GPU. Querying memory creates CUDA's
+/** Fills a report. It is not an error if there is no GPU. Querying memory creates CUDA's
  * context on each GPU, which takes some hundred MB there until the process ends. Local, blocking: up to seconds if
  * there are GPUs. Thread-safe; afterwards any GPU may be the calling thread's current one.
  *  @retval QDR_ERR_ARGUMENT  report is NULL */
 QDR_API QDR_NODISCARD qdr_status qdr_gpu_query(qdr_gpu_report *report);
+/** Describes one GPU; its status may be an error of CUDA's. As qdr_gpu_query().
+ *  @param number  as CUDA numbers GPUs in this process, less than n_gpus
+ *  @param[out] gpu  all zero after an error
+ *  @retval QDR_ERR_ARGUMENT  gpu is NULL, or there is no such GPU
+ *  @retval others            as the status of qdr_gpu_query() without a GPU */
+QDR_API QDR_NODISCARD qdr_status qdr_gpu_describe(int number, qdr_gpu *gpu);
 
 #ifdef __cplusplus
 }

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 typedef struct qdr_grid_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_grid_opts) */
     int x, y, z, d; /**< ranks along each axis, ≥ 1; their product is the context's size */
     const char *order; /**< fastest axis first, a permutation of "xyzd"; NULL: "xyzd" */
     int gradient_parts, optimizer_parts; /**< of matrices: multiples of z that divide z·d and nest; 0: z, and as many as
@@ -91,8 +91,13 @@ typedef enum qdr_coll_kind {
     QDR_N_COLL_KINDS
 } qdr_coll_kind;
 
+/** Lengths of arrays that have an entry for each channel, or each kind of collective, and room for later ones. */
+#define QDR_MAX_CHANNELS 32
+#define QDR_MAX_COLL_KINDS 16
+
 /** What one kind of collective on one channel has done on this rank since the last reset. */
 typedef struct qdr_traffic {
+    size_t size; /**< QDR_INIT(qdr_traffic) */
     int64_t n_calls; /**< finished collectives, except in groups of one rank */
     int64_t bytes_sent; /**< payload this rank sent to other ranks, counted where it is copied or sent */
     int64_t bytes_off_node; /**< of these, to ranks on other nodes */
@@ -104,8 +109,11 @@ typedef struct qdr_traffic {
 /** The number of ranks that communicate over a channel, along its axis or a level of d; 1: nothing is sent. 0
  * for a NULL grid or an unknown channel. Local. */
 QDR_API int qdr_grid_channel_size(const qdr_grid *grid, qdr_channel channel);
-/** Local; call it when the streams are idle. */
-QDR_API qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);
+/** Local; call it when the streams are idle.
+ *  @param[out] traffic  zeros after an error
+ *  @retval QDR_ERR_ARGUMENT  NULL, or no such channel or kind */
+QDR_API QDR_NODISCARD qdr_status qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind,
+                                                  qdr_traffic *traffic);
 QDR_API void qdr_grid_reset_traffic(qdr_grid *grid);
 QDR_API const char *qdr_channel_name(qdr_channel channel); /**< "x reduce", "d near", … */
 QDR_API qdr_axis qdr_channel_axis(qdr_channel channel); /**< along which it runs */

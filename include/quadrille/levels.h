@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file levels.h  Levels of a grid in words: over how many ranks gradients and optimizer state are partitioned.
  *
- *    qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 2, .d = 16};
+ *    qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 2, .d = 16};
  *    qdr_levels_read(ctx, "node,all", &opts);
  *    qdr_grid_create(ctx, &opts, &grid); */
 #ifndef QUADRILLE_LEVELS_H

@@ -51,6 +51,7 @@ typedef enum qdr_storage_reason {
 
 /** How a layer's W is stored, and the resulting modes of its products; the same on all ranks. */
 typedef struct qdr_linear_storage {
+    size_t size; /**< QDR_INIT(qdr_linear_storage) */
     qdr_storage storage; /**< AUTO: not known before qdr_stack_build() */
     qdr_storage_reason reason;
     const char *modes[3]; /**< of Y, dX and dW: "NN", "NT" or "TN", T for a transposed operand */

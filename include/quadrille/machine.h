@@ -20,6 +20,8 @@ extern "C" {
 #define QDR_MAX_TILES 8
 #define QDR_MAX_PROTOCOLS 4
 #define QDR_MAX_NAME 64
+/** Zeros at the end of each part of a machine, in the place of numbers that later releases add. */
+#define QDR_MACHINE_ROOM 4
 
 /** Products of m×k and k×n: flops / (peak · efficiency), or the time to move the operands, whichever is longer, plus a
  * launch. efficiency = most · quantisation / (1 + half_m/m + half_n/n + half_k/k); quantisation: the useful share of
@@ -30,9 +32,10 @@ typedef struct qdr_machine_products {
     double half_m, half_n, half_k; /**< the extent in each dimension that alone halves the efficiency */
     double factor[3]; /**< of the efficiency by mode: NN, NT, TN; 1 is neutral */
     double odd_factor; /**< of the efficiency if an extent is odd: loads are not aligned */
+    double room[QDR_MACHINE_ROOM];
 } qdr_machine_products;
 
-/** A block of the result that one unit computes at a time. */
+/** A block of the result that one unit computes at a time. No members will be added. */
 typedef struct qdr_machine_tile {
     double m, n;
     double efficiency; /**< relative to the best tile */
@@ -55,12 +58,14 @@ typedef struct qdr_machine_link {
     double switch_bytes_per_sec; /**< of a rank into a switch that computes sums (NVLS); 0: there is no such switch */
     double slowdown; /**< while a transfer over this link and work on the processor run, each takes 1 + … times as
                         long, in addition to the machine's slowdowns: 1 if the processor itself moves the bytes */
+    double room[QDR_MACHINE_ROOM];
 } qdr_machine_link;
 
 /** One of the ways in which a library sends the steps of a ring or tree. */
 typedef struct qdr_machine_protocol {
     double step_factor; /**< of the links' step_secs */
     double rate_factor; /**< of their bytes per second */
+    double room[QDR_MACHINE_ROOM];
 } qdr_machine_protocol;
 
 typedef struct qdr_machine_collectives {
@@ -78,6 +83,7 @@ typedef struct qdr_machine_collectives {
     double direct_all_reduce_bytes; /**< the same for all-reduces */
     double two_round_bytes; /**< through the buffer, an all-reduce between two takes two rounds from here on, in which
                                each adds one half, instead of one, in which both add everything */
+    double room[QDR_MACHINE_ROOM];
 } qdr_machine_collectives;
 
 #define QDR_MAX_CODECS 7
@@ -87,12 +93,14 @@ typedef struct qdr_machine_codecs {
     double encode_bytes_per_sec[QDR_MAX_CODECS], decode_bytes_per_sec[QDR_MAX_CODECS]; /**< decoding adds */
     double rotated_factor, feedback_factor; /**< of the rate of encoding, and, with HADAMARD, of decoding; 0: 0.6 */
     double processor_share; /**< of the processor that codecs take from products meanwhile: 1 on CPUs, 0 on GPUs */
+    double room[QDR_MACHINE_ROOM];
 } qdr_machine_codecs;
 
 /** The file system that all ranks see, for checkpoints. */
 typedef struct qdr_machine_file {
     double rank_bytes_per_sec; /**< that one rank writes alone; 0: not known */
     double all_bytes_per_sec; /**< that all ranks write together; 0: not known */
+    double room[QDR_MACHINE_ROOM];
 } qdr_machine_file;
 
 /** Additional costs of the software on the machine: one for each library, or release of it. */
@@ -132,10 +140,11 @@ typedef struct qdr_machine_software {
                               piece, as in a stack of this library */
     double attention_score_bytes; /**< of memory for each score of a layer's local heads, for the backward pass of fused
                                      attention of types of two bytes; at most 2.25 GiB in all */
+    double room[QDR_MACHINE_ROOM];
 } qdr_machine_software;
 
 typedef struct qdr_machine {
-    uint32_t version; /**< QDR_OPTS_INIT, set by those who read it */
+    size_t size; /**< QDR_INIT(qdr_machine) */
     char name[QDR_MAX_NAME];
     char device[QDR_MAX_NAME];
     int is_gpu; /**< 1: each rank has a GPU; 0: cores */

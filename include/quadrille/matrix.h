@@ -21,7 +21,7 @@ typedef enum qdr_spread {
 } qdr_spread;
 
 typedef struct qdr_matrix {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_matrix) */
     int64_t n_rows; /**< M, global */
     int64_t row_unit; /**< rows that stay together in the splits over d, z; 0: 1; divides n_rows */
     qdr_block cols[QDR_MAX_BLOCKS]; /**< global blocks of columns */
@@ -34,13 +34,14 @@ typedef struct qdr_matrix {
     int64_t scatter_unit; /**< rows that stay together in that last split; 0: 1 */
 } qdr_matrix;
 
-/** A run of global columns [begin, end). */
+/** A run of global columns [begin, end). No members will be added. */
 typedef struct qdr_range {
     int64_t begin, end;
 } qdr_range;
 
 /** What one rank owns of a matrix: rows [row_begin, row_end) times the columns of its ranges, stored in this order. */
 typedef struct qdr_owned {
+    size_t size; /**< QDR_INIT(qdr_owned) */
     qdr_range rows;
     int n_ranges;
     qdr_range cols[QDR_MAX_BLOCKS];

@@ -27,7 +27,7 @@ typedef enum qdr_norm_kind {
 
 /** A plain struct, to be copied, changed or filled by hand. Sizes count elements. */
 typedef struct qdr_network {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_network) */
     char name[64]; /**< of the data file, or of another file; of a config.json, the name of its folder */
     char architecture[16]; /**< its model_type: "gpt2", "gpt_neox", "llama", "mistral", "qwen2" */
     char activation[32]; /**< as the file calls it: "gelu_new", "silu" */
@@ -69,6 +69,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_parse(const char *text, size_t byte
                                                    qdr_network *network);
 /** Where two networks are not the same. */
 typedef struct qdr_network_difference {
+    size_t size; /**< QDR_INIT(qdr_network_difference) */
     const char *key; /**< the member, "layers"; valid forever */
     char first[40], second[40]; /**< its values */
 } qdr_network_difference;
@@ -86,6 +87,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_list(qdr_network_name_fn each, void
 
 /** Numbers of parameters, biases included. */
 typedef struct qdr_network_counts {
+    size_t size; /**< QDR_INIT(qdr_network_counts) */
     int64_t embedding; /**< V·H */
     int64_t positions; /**< positions·H */
     int64_t attention, mlp, norms; /**< of one layer */
@@ -97,7 +99,7 @@ typedef struct qdr_network_counts {
 
 /** Exact numbers of parameters, equal to the sums over the tensors of a checkpoint.
  *  @param[out] counts  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL or no version
+ *  @retval QDR_ERR_ARGUMENT  NULL or no size
  *  @retval QDR_ERR_SHAPE     a size out of its range, or too many parameters for 63 bits */
 QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts);
 
@@ -115,12 +117,13 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, 
  * are the 72·l·H²·(1 + s/(6·H) + V/(12·l·H)) per token of Narayanan et al. 2021 (arXiv 2104.04473), without
  * recomputation. */
 typedef struct qdr_network_flops {
+    size_t size; /**< QDR_INIT(qdr_network_flops) */
     double linear, head, attention, attention_causal;
 } qdr_network_flops;
 
 /** Flops per token in sequences of s = `sequence` tokens.
  *  @param[out] flops  all zero after an error
- *  @retval QDR_ERR_ARGUMENT  NULL, no version, or sequence < 1
+ *  @retval QDR_ERR_ARGUMENT  NULL, no size, or sequence < 1
  *  @retval QDR_ERR_SHAPE     as qdr_network_params() */
 QDR_API QDR_NODISCARD qdr_status qdr_network_flops_per_token(const qdr_network *network, int64_t sequence,
                                                              qdr_network_flops *flops);

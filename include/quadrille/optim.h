@@ -17,7 +17,7 @@ typedef struct qdr_adamw qdr_adamw;
  * multiply the loss_scale of qdr_stack_backward() by a power of two, such as 1024, and pass the same number as
  * grad_scale: the step is otherwise the same. */
 typedef struct qdr_adamw_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_adamw_opts) */
     double beta1, beta2; /**< 0: 0.9 and 0.95 */
     double epsilon; /**< 0: 1e-8 */
     double weight_decay; /**< for matrices only; 0: none */

@@ -20,7 +20,7 @@ QDR_API double qdr_perf_coll_elems(qdr_coll_kind kind, int n_ranks, double n_ele
 
 /** One linear layer on a grid. M counts the rows of one call over all ranks. */
 typedef struct qdr_perf_linear {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_perf_linear) */
     double m, k, n; /**< M, K = in_features, N = out_features */
     int x, y, z, d; /**< the grid */
     int gradient_parts, optimizer_parts; /**< as in qdr_grid_opts */
@@ -35,7 +35,8 @@ typedef struct qdr_perf_linear {
 
 /** Per rank: bytes sent by channel and kind of collective, and flops of the products. */
 typedef struct qdr_perf_cost {
-    double bytes[QDR_N_CHANNELS][QDR_N_COLL_KINDS];
+    size_t size; /**< QDR_INIT(qdr_perf_cost) */
+    double bytes[QDR_MAX_CHANNELS][QDR_MAX_COLL_KINDS]; /**< by qdr_channel and qdr_coll_kind */
     double flops;
 } qdr_perf_cost;
 
@@ -53,10 +54,11 @@ QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_cost(const qdr_perf_linear *lay
 /** With levels: what a rank sends to make its shard of W whole again after a step: what the gradient's part lacks is
  * gathered over the far ranks of d, the rest over the near ones. Errors as above. */
 QDR_API QDR_NODISCARD qdr_status qdr_perf_linear_return(const qdr_perf_linear *layer, qdr_perf_cost *cost);
-/** Sum of the bytes of one channel, all kinds. */
+/** Sum of the bytes of one channel, all kinds; NaN: NULL, or no such channel. */
 QDR_API double qdr_perf_channel_bytes(const qdr_perf_cost *cost, qdr_channel channel);
-/** sum += cost. */
-QDR_API void qdr_perf_add(qdr_perf_cost *sum, const qdr_perf_cost *cost);
+/** sum += cost.
+ *  @retval QDR_ERR_ARGUMENT  NULL, or one has no size */
+QDR_API QDR_NODISCARD qdr_status qdr_perf_add(qdr_perf_cost *sum, const qdr_perf_cost *cost);
 
 #ifdef __cplusplus
 }

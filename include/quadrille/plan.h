@@ -26,7 +26,7 @@ typedef enum qdr_recompute {
 
 /** One way to run one optimizer step. */
 typedef struct qdr_plan {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_plan) */
     int x, y, z, d; /**< the grid */
     char order[8]; /**< fastest axis first; "": "xyzd" */
     qdr_layout layout; /**< of the edges between layers */
@@ -77,9 +77,14 @@ typedef enum qdr_memory_term {
     QDR_N_MEMORY_TERMS
 } qdr_memory_term;
 
+/** Lengths of arrays that have an entry for each term, and room for later ones. */
+#define QDR_MAX_TIME_TERMS 32
+#define QDR_MAX_MEMORY_TERMS 32
+
 typedef struct qdr_plan_result {
+    size_t size; /**< QDR_INIT(qdr_plan_result) */
     double secs; /**< of a step; the sum of time[] */
-    double time[QDR_N_TIME_TERMS];
+    double time[QDR_MAX_TIME_TERMS]; /**< by qdr_time_term */
     double busy[QDR_N_AXES]; /**< secs that transfers over an axis took, of which busy - time[] of that axis were
                                 hidden */
     double flops; /**< of the products of a step over all ranks, without recomputing */
@@ -88,7 +93,7 @@ typedef struct qdr_plan_result {
     double n_micro; /**< forwards of a step in each cell */
     int panels, batch_parts; /**< the plan's, or those that were chosen */
     double memory_bytes; /**< the sum of memory[] */
-    double memory[QDR_N_MEMORY_TERMS];
+    double memory[QDR_MAX_MEMORY_TERMS]; /**< by qdr_memory_term */
 } qdr_plan_result;
 
 /** A machine and a network, with cached results. */
@@ -110,6 +115,7 @@ QDR_API void qdr_model_destroy(qdr_model **model);
 QDR_API QDR_NODISCARD qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
 /** A checkpoint of parameters and AdamW's moments, in bytes of elements: its header is not counted. */
 typedef struct qdr_plan_checkpoint {
+    size_t size; /**< QDR_INIT(qdr_plan_checkpoint) */
     double bytes; /**< of the file: three elements of F32 (F64 for F64) for each parameter of qdr_network_params(), with
                      as many learned positions as the plan's sequences have tokens */
     double rank_bytes; /**< of the rank that writes most, and copies most in the background: an equal part of each
@@ -141,9 +147,9 @@ typedef void (*qdr_search_progress_fn)(double bounded_share, int64_t n_simulated
 /** What to search: all grids of n_ranks, with every axis order, layout, recomputation and micro-batch that is not fixed
  * here. */
 typedef struct qdr_search_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_search_opts) */
     int n_ranks; /**< 1 to QDR_MAX_SEARCH_RANKS */
-    int size[QDR_N_AXES]; /**< ranks of an axis; 0: any */
+    int ranks[QDR_N_AXES]; /**< of an axis; 0: any */
     const char *order; /**< NULL: all */
     int layouts; /**< sum of 1 << QDR_REPLICATED, 1 << QDR_SCATTERED; 0: both */
     int recomputes; /**< sum of 1 << QDR_RECOMPUTE_…; 0: all */
@@ -173,19 +179,13 @@ typedef struct qdr_search_opts {
 #define QDR_MAX_SEARCH_RANKS 1048576
 #define QDR_MAX_BEST 64
 
-typedef struct qdr_planned_grid {
-    qdr_plan plan;
-    qdr_plan_result result;
-} qdr_planned_grid;
-
 typedef struct qdr_search_result {
-    int n_best; /**< the fastest plan of each of the n_best fastest grids, the fastest first */
-    qdr_planned_grid best[QDR_MAX_BEST];
+    size_t size; /**< QDR_INIT(qdr_search_result) */
+    int n_best; /**< of so many grids qdr_model_best() has the fastest plan */
     int64_t n_candidates; /**< all possible plans */
     /** At most so many fit in memory: a plan counts that was not simulated if a lower bound of its memory fits. */
     int64_t n_fitting;
     int64_t n_bounded, n_simulated; /**< closed-form lower bounds computed; plans simulated */
-    qdr_planned_grid least_memory; /**< if none fits, as of qdr_model_least_memory(); else all zero */
 } qdr_search_result;
 
 /** Finds the fastest plans that fit in memory, by what qdr_model_predict() says of them; n_best = 0 if none does. A
@@ -195,31 +195,40 @@ typedef struct qdr_search_result {
  * and partitions. Another plan may gain more.
  *  @retval QDR_ERR_ARGUMENT  NULL, n_ranks out of range, fixed sizes whose product does not divide n_ranks, an order
  *                            that is not a permutation of xyzd
+ *  @param[out] result  all zero after an error
  *  @retval others            as qdr_model_predict() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts,
                                                   qdr_search_result *result);
+/** The fastest plan of one of the fastest grids that the last qdr_model_search() of this model found.
+ *  @param index  0: of the fastest, up to n_best - 1
+ *  @param[out] plan, result  all zero after an error; NULL: not wanted
+ *  @retval QDR_ERR_ARGUMENT  NULL, or there is no such grid */
+QDR_API QDR_NODISCARD qdr_status qdr_model_best(const qdr_model *model, int index, qdr_plan *plan,
+                                                qdr_plan_result *result);
 /** The plan of opts->n_ranks that needs least memory, fitting or not; grids to which the given parts of gradients and
  * optimizer state do not apply are skipped. Its times are 0. All plans are bounded in closed form; the task lists of
  * those with the lowest bounds say what they need.
- *  @param[out] least  all zero if there is no plan, and after an error
+ *  @param[out] plan, result  all zero if there is no plan, and after an error; result may be NULL
  *  @retval as qdr_model_search() */
-QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts,
-                                                        qdr_planned_grid *least);
+QDR_API QDR_NODISCARD qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts, qdr_plan *plan,
+                                                        qdr_plan_result *result);
 
 typedef struct qdr_fewest_ranks {
+    size_t size; /**< QDR_INIT(qdr_fewest_ranks) */
     int n_ranks; /**< the fewest found for which a plan fits; 0: none */
     int tried_to; /**< all numbers from opts->n_ranks + 1 to this one were tried. If it is at least n_ranks - 1, n_ranks
                      is the minimum */
-    qdr_planned_grid least; /**< the plan of n_ranks that needs least; its times are 0 */
 } qdr_fewest_ranks;
 
 /** The fewest ranks above opts->n_ranks and up to `most` for which a plan fits, by memory alone. A batch of 0 means one
  * sequence for each rank. Gives up after about a million plans; tried_to states how far it got.
- *  @param[out] fewest  all zero after an error
+ *  @param[out] fewest        all zero after an error
+ *  @param[out] plan, result  the plan of n_ranks that needs least, without times; NULL: not wanted
  *  @retval QDR_ERR_ARGUMENT  NULL, or most out of 1 to QDR_MAX_SEARCH_RANKS
  *  @retval others            as qdr_model_search() */
 QDR_API QDR_NODISCARD qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most,
-                                                        qdr_fewest_ranks *fewest);
+                                                        qdr_fewest_ranks *fewest, qdr_plan *plan,
+                                                        qdr_plan_result *result);
 /** How many ranks that follow one another in (z, d) share a unit of links[level], by the plan's grid and order alone: a
  * multiple of z. The last level joins all ranks: z·d. Pure.
  * @return 0: units hold unequally many, or not all of z; NULL, no such level, or the plan's grid or order is wrong */
@@ -240,6 +249,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_choose_codecs(qdr_model *model, const
 
 /** The first thing for which this version's runtime does not run a plan. */
 typedef struct qdr_obstacle {
+    size_t size; /**< QDR_INIT(qdr_obstacle) */
     char what[16]; /**< in short: "recompute", "RMS norms"; "": there is none */
     char why[176]; /**< as a sentence without a beginning, with the remedy */
 } qdr_obstacle;
@@ -260,6 +270,7 @@ QDR_API int qdr_plan_runs(const qdr_network *network, const qdr_plan *plan, qdr_
  *  @retval others            as qdr_model_predict(); nothing was printed */
 QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file);
 
+/** No passes will be added. */
 typedef enum qdr_timeline_pass {
     QDR_PASS_FORWARD = 0, /**< with levels: of the first micro-batch, which returns updated parameters */
     QDR_PASS_RECOMPUTE, /**< where the plan recomputes */
@@ -267,7 +278,7 @@ typedef enum qdr_timeline_pass {
     QDR_N_PASSES
 } qdr_timeline_pass;
 
-/** One task while a layer in the middle of the network runs. */
+/** One task, the library's, while a layer in the middle of the network runs. */
 typedef struct qdr_timeline_span {
     qdr_timeline_pass pass;
     int channel; /**< a qdr_channel; -1: the processor */
@@ -289,10 +300,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_timeline(qdr_model *model, const qdr_
 
 /** A plan and what it was made for: `quadrille plan -o` writes it, and programs run it. */
 typedef struct qdr_stored_plan {
-    uint32_t version; /**< QDR_OPTS_INIT */
-    qdr_network network; /**< with its name and all sizes */
+    size_t size; /**< QDR_INIT(qdr_stored_plan) */
+    qdr_network *network; /**< the caller's: with its name and all sizes */
+    qdr_plan *plan; /**< the caller's */
     char machine[QDR_MAX_NAME]; /**< its name; "": not stated */
-    qdr_plan plan;
     double secs, memory_bytes; /**< as predicted; 0: not stated */
 } qdr_stored_plan;
 
@@ -322,7 +333,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, c
 /** Reads such a file; "-" is standard input. The keys quadrille_plan, sizes with all of its keys, grid and batch are
  * required, the others have the defaults of qdr_plan, except that dtype defaults to "bf16". Other keys are refused, and
  * so is format 1, which did not have the sizes.
- *  @param[out] stored  all zero after an error
+ *  @param[in,out] stored  network and plan: where to write them, NULL: not wanted. All but these two is zero after an
+ *                         error
  *  @retval QDR_ERR_ARGUMENT  NULL, invalid JSON, not a plan, or a value of the wrong type or out of range (file
  *                            and key)
  *  @retval QDR_ERR_IO        it cannot be read */

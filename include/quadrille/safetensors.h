@@ -21,7 +21,7 @@ extern "C" {
 
 enum { QDR_TENSOR_MAX_DIMS = 8 };
 
-/** A tensor of a file. */
+/** A tensor of a file. No members will be added: lists of it are passed. */
 typedef struct qdr_tensor {
     const char *name; /**< UTF-8; lives as long as the file */
     const char *type; /**< as the format writes it: "F32", "BF16", "I64", … */

@@ -58,7 +58,7 @@ typedef enum qdr_product_type {
 } qdr_product_type;
 
 typedef struct qdr_stack_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_stack_opts) */
     int64_t n_rows; /**< M: global rows of one forward call, over all ranks; ≥ 0 */
     int64_t row_unit; /**< rows that are never separated by the splits over d and z (the context length); must divide
                          n_rows; 0: 1 */
@@ -111,7 +111,7 @@ QDR_API qdr_dtype qdr_stack_dtype(const qdr_stack *stack);
 
 /** How an edge is laid out: a normal layer reads edges split over x and makes edges split over y. */
 typedef struct qdr_edge_desc {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_edge_desc) */
     qdr_block cols[QDR_MAX_BLOCKS];
     qdr_axis col_axis; /**< QDR_X or QDR_Y: the axis that splits the columns; rows are replicated or scattered over the
                           other */
@@ -149,7 +149,7 @@ typedef enum qdr_storage {
 
 /** A linear layer. Normal: in-features over x, out-features over y; transposed: over y and x. */
 typedef struct qdr_linear_desc {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_linear_desc) */
     const char *name; /**< in errors, schedules and traces; copied */
     qdr_block in[QDR_MAX_BLOCKS]; /**< blocks of the input's features, equal to the input edge's; their widths
                                      add up to K */
@@ -174,7 +174,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_linear(qdr_stack *stack, const qd
 /** Token and position embedding, a transposed layer with a one-hot input: E[V, H] in the head's block, vocabulary over
  * y, features over x; positions P[context, H] over x. */
 typedef struct qdr_embedding_desc {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_embedding_desc) */
     const char *name;
     qdr_block vocab; /**< V and its unit */
     qdr_block features; /**< H and its unit */
@@ -232,21 +232,17 @@ typedef struct qdr_op_call {
     const int *accumulate; /**< backward: add to d_in[i] instead of overwriting */
 } qdr_op_call;
 typedef qdr_status (*qdr_op_fn)(const qdr_op_call *call, void *user);
-/** What an operation costs on this rank, for schedules and models. */
-typedef struct qdr_op_cost {
-    double forward_flops, backward_flops;
-    double forward_bytes, backward_bytes; /**< of memory read and written */
-} qdr_op_cost;
 #define QDR_MAX_OP_INPUTS 4
 /** A caller's own operation between layers. Inputs and output have the same rows and layout. */
 typedef struct qdr_op_desc {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_op_desc) */
     const char *name;
     int n_in;
     qdr_edge in[QDR_MAX_OP_INPUTS];
     qdr_block out[QDR_MAX_BLOCKS]; /**< columns of the output; all zero: as in[0] */
     size_t saved_bytes;
-    qdr_op_cost cost;
+    double forward_flops, backward_flops; /**< what it costs on this rank, for schedules and models */
+    double forward_bytes, backward_bytes; /**< of memory read and written */
     /** Called on the host, in execution order. Any status but QDR_OK fails the pass and poisons the context, on other
      * ranks with QDR_ERR_PEER from their next collective on: in this pass if it has one for them, else in a later call,
      * such as qdr_barrier(). Until then they may get QDR_OK from the pass, qdr_stream_synchronize() and
@@ -259,7 +255,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op
 
 /** How a network (network.h) is added to a stack. */
 typedef struct qdr_network_desc {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_network_desc) */
     int64_t context; /**< tokens of a sequence; divides row_unit */
     int64_t n_layers; /**< of the network's; 0: all */
     qdr_layout layout; /**< of all edges */
@@ -273,7 +269,7 @@ typedef struct qdr_network_desc {
  * or with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named
  * "embedding", "norm", "head", "loss", and of layer i from 0 on "blockI." with norm1, qkv, rotate, attention, proj,
  * residual1, norm2, fc, gelu or gate, fc2, residual2. A gated fc has the gate first, then what it gates.
- *  @retval QDR_ERR_ARGUMENT     NULL, no version, n_layers < 0
+ *  @retval QDR_ERR_ARGUMENT     NULL, no size, n_layers < 0
  *  @retval QDR_ERR_UNSUPPORTED  the library lacks something, and stand_ins is 0: the sentence names it
  *  @retval QDR_ERR_SHAPE, QDR_ERR_MEMORY  as the functions above; nodes that were added before remain */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network,
@@ -332,6 +328,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_share_parameters(qdr_stack *stack, qd
 
 /** Bytes of this rank's memory, exact; known after qdr_stack_build(). */
 typedef struct qdr_stack_sizes {
+    size_t size; /**< QDR_INIT(qdr_stack_sizes) */
     size_t parameters; /**< shards of weights, biases and norms, in the stack's type */
     size_t gradients; /**< of the same, F32 (F64 for F64) */
     size_t feedback; /**< of codecs with feedback: what messages of gradients have lost, kept from step to step, in
@@ -353,7 +350,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr
 /** Device memory of the caller's, aligned to 64 bytes and at least as large as qdr_stack_get_sizes() states. A NULL
  * member: the library allocates it. */
 typedef struct qdr_stack_memory {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_stack_memory) */
     void *parameters, *gradients, *activations, *workspace, *feedback;
 } qdr_stack_memory;
 /** Gives the stack its memory, and sets parameters, gradients and feedback to zero. Collective, agrees; after an error
@@ -409,6 +406,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_init(qdr_stack *stack, uint64_t seed,
 /** One parameter of the stack on this rank, for optimizers and tests. A shard is one array; what follows its first
  * n_elems elements is padding; qdr_stack_parameter_runs() says which elements of the whole parameter it holds. */
 typedef struct qdr_parameter {
+    size_t size; /**< QDR_INIT(qdr_parameter) */
     const char *name; /**< "layer.weight", "layer.bias", "norm.gamma", … */
     void *data; /**< type of the stack */
     void *gradient; /**< F32, F64 for F64 */
@@ -447,7 +445,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_mark_updated(qdr_stack *stack);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_refresh(qdr_stack *stack);
 /** A rectangle of a parameter that this rank stores: its element (i, j), 0 ≤ i < n_rows and 0 ≤ j < n_cols, is
  * data[offset + i·row_step + j·col_step], likewise of gradient, and [row + i, col + j] of the whole parameter. One
- * of the steps is 1: col_step where the storage is [out, in], row_step where it is [in, out]. */
+ * of the steps is 1: col_step where the storage is [out, in], row_step where it is [in, out]. No members will be added:
+ * lists of it are passed. */
 typedef struct qdr_parameter_run {
     int64_t offset; /**< elements */
     int64_t row, col;
@@ -499,6 +498,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_print(const qdr_stack *stack, qdr_lis
 QDR_API QDR_NODISCARD qdr_status qdr_stack_print_storage(const qdr_stack *stack, FILE *file);
 /** What a list plans for this rank: the number of collectives and the bytes that they send. */
 typedef struct qdr_planned {
+    size_t size; /**< QDR_INIT(qdr_planned) */
     int64_t n_calls;
     int64_t bytes_sent;
 } qdr_planned;

@@ -4,10 +4,9 @@
  *
  * A machine is one node. It is read with hwloc, from the node that this process runs on or from an XML file that
  * hwloc has written elsewhere. In a build without hwloc it is this node alone: one package, one NUMA node, the cores
- * that this process may use, no caches or adapters, and the GPUs that NVML knows. All structs are plain: tables made
- * by hand work as well as loaded ones. All functions are local and need no context; they are thread-safe as long as
- * no one changes what they read. Memory is in bytes, bandwidth in bytes per second and direction; unknown numbers are
- * 0, unknown indices -1. */
+ * that this process may use, no caches or adapters, and the GPUs that NVML knows. All functions are local and need no
+ * context; they are thread-safe as long as no one changes what they read. Memory is in bytes, bandwidth in bytes per
+ * second and direction; unknown numbers are 0, unknown indices -1. */
 #ifndef QUADRILLE_TOPO_H
 #define QUADRILLE_TOPO_H
 
@@ -91,40 +90,36 @@ typedef struct qdr_topo_nic {
     double pci_rate;
 } qdr_topo_nic;
 
-/** Where a rank is: the parts of a machine to which it is bound. -1: unknown, or several. */
+/** Where a rank is: the parts of a machine to which it is bound. -1: unknown, or several. No members will be added:
+ * lists of it are passed. */
 typedef struct qdr_topo_place {
     int node, package, numa, cache, core;
     int gpu; /**< that it computes on; -1: on its cores */
 } qdr_topo_place;
 
-/** A machine. GPUs are in the order of their PCI addresses; other lists in hwloc's order. */
+/** A machine, made by qdr_topo_load(). GPUs are in the order of their PCI addresses; other lists in hwloc's order. */
 typedef struct qdr_topo {
+    size_t size; /**< as the library knows it */
     char host[64]; /**< name of the node; "": unknown */
     char product[96]; /**< of the machine; "": unknown */
     char gpu_source[160]; /**< which source was asked for GPUs, and its answer: a sentence */
     int is_this_machine; /**< 0: recorded, or made up */
     int n_packages, n_numas, n_caches, n_cores, n_threads, n_gpus, n_gpu_links, n_nics;
     int64_t bytes; /**< memory of all NUMA nodes */
-    qdr_topo_package *packages;
-    qdr_topo_numa *numas;
-    qdr_topo_cache *caches;
-    qdr_topo_core *cores;
-    qdr_topo_gpu *gpus;
-    qdr_topo_gpu_link *gpu_links; /**< by a, then b */
-    qdr_topo_nic *nics;
+    struct qdr_topo_lists *lists; /**< read by qdr_topo_gpu_at(), … */
     qdr_topo_place here; /**< of the calling thread, by its binding; its node is 0 */
     char cpus[128]; /**< hardware threads that it may run on, as the system counts them: "0-3,8"; "": unknown */
 } qdr_topo;
 
 typedef struct qdr_topo_opts {
-    uint32_t version; /**< QDR_OPTS_INIT */
+    size_t size; /**< QDR_INIT(qdr_topo_opts) */
     const char *xml; /**< a file that hwloc wrote (lstopo machine.xml); NULL: what the environment variable
                         HWLOC_XMLFILE names, else this machine */
 } qdr_topo_opts;
 
 /** Reads a machine. For this machine, NVML is also asked for GPUs and their links, if it is available. Blocking: a
  * fraction of a second. opts may be NULL. Destroy it with qdr_topo_destroy().
- *  @retval QDR_ERR_ARGUMENT     opts have another version, or hwloc cannot parse the file; *topo is NULL
+ *  @retval QDR_ERR_ARGUMENT     opts have no size, or hwloc cannot parse the file; *topo is NULL
  *  @retval QDR_ERR_IO           the file cannot be opened; *topo is NULL
  *  @retval QDR_ERR_UNSUPPORTED  hwloc cannot read this machine, or this build has no hwloc and another machine is
  *                               requested; *topo is NULL
@@ -132,6 +127,16 @@ typedef struct qdr_topo_opts {
 QDR_API QDR_NODISCARD qdr_status qdr_topo_load(const qdr_topo_opts *opts, qdr_topo **topo);
 /** Frees what qdr_topo_load() made and sets *topo to NULL. NULL is allowed. */
 QDR_API void qdr_topo_destroy(qdr_topo **topo);
+
+/** One of the machine's packages, NUMA nodes, …, by number; links between GPUs by a, then b. It lives as long as the
+ * machine. NULL: there is none. */
+QDR_API const qdr_topo_package *qdr_topo_package_at(const qdr_topo *topo, int index);
+QDR_API const qdr_topo_numa *qdr_topo_numa_at(const qdr_topo *topo, int index);
+QDR_API const qdr_topo_cache *qdr_topo_cache_at(const qdr_topo *topo, int index);
+QDR_API const qdr_topo_core *qdr_topo_core_at(const qdr_topo *topo, int index);
+QDR_API const qdr_topo_gpu *qdr_topo_gpu_at(const qdr_topo *topo, int index);
+QDR_API const qdr_topo_gpu_link *qdr_topo_gpu_link_at(const qdr_topo *topo, int index);
+QDR_API const qdr_topo_nic *qdr_topo_nic_at(const qdr_topo *topo, int index);
 
 /** "shared cache", "NVLink", "network", …; "?" for an unknown link. */
 QDR_API const char *qdr_link_name(qdr_link link);
@@ -141,7 +146,8 @@ QDR_API double qdr_topo_network_rate(const qdr_topo *topo);
 /** Where rank `index` of `n_ranks` on node `node` is, if they are spread over its GPUs (one each, in order; if there
  * are more ranks than GPUs, neighbours share) or over its cores (equal runs of consecutive cores). If there is nothing
  * to spread over, everything but the node is -1. */
-QDR_API qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks);
+QDR_API void qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks,
+                             qdr_topo_place *place);
 
 /** The link between two ranks, on nodes like `topo`. topo may be NULL: then no GPU links are known.
  *  @param[out] rate        bytes per second, 0 where unknown; may be NULL
@@ -151,6 +157,7 @@ QDR_API qdr_link qdr_topo_between(const qdr_topo *topo, const qdr_topo_place *a,
 
 /** The groups of one axis: ranks that differ in this coordinate only. */
 typedef struct qdr_topo_axis {
+    size_t size; /**< QDR_INIT(qdr_topo_axis) */
     int n_ranks; /**< members of a group */
     int stride; /**< from a member to the next, in ranks */
     int n_nodes; /**< that the widest group spans */
@@ -164,19 +171,20 @@ typedef struct qdr_topo_axis {
     int inner_is_assumed;
 } qdr_topo_axis;
 
-/** Which links the axes of a grid use. Pure: the same arguments give the same result.
+/** Which links an axis of a grid uses. Pure: the same arguments give the same result.
  *  @param topo    all nodes are like it; may be NULL, as for qdr_topo_between()
  *  @param sizes   ranks along x, y, z and d, ≥ 1; their product p is at most 2^20
  *  @param order   fastest axis first, a permutation of "xyzd"; NULL: "xyzd"
  *  @param places  of ranks 0 … p-1; nodes are numbered from 0 to p-1 or less
- *  @param[out] axes  x, y, z and d; zeroed after an error
+ *  @param[out] found  zeroed after an error
  *  @retval QDR_ERR_ARGUMENT  one of these conditions is violated
  *  @retval QDR_ERR_MEMORY */
 QDR_API QDR_NODISCARD qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const char *order,
-                                              const qdr_topo_place *places, qdr_topo_axis axes[QDR_N_AXES]);
+                                              const qdr_topo_place *places, qdr_axis axis, qdr_topo_axis *found);
 
 /** Numbers of parts, as in qdr_grid_opts. */
 typedef struct qdr_topo_levels {
+    size_t size; /**< QDR_INIT(qdr_topo_levels) */
     int gradient_parts, optimizer_parts;
     char note[512]; /**< which words another one replaces, and why; "": none */
 } qdr_topo_levels;

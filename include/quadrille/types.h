@@ -22,20 +22,17 @@
 #define QDR_VERSION_PATCH 0
 #define QDR_VERSION_STRING "0.1.0"
 
-/** The layout of option structs that this header describes; their member `version`. */
-#define QDR_OPTS_VERSION 1u
-
-/** Begins every initializer of an option struct: `(qdr_grid_opts){QDR_OPTS_INIT, .x = 2}` in C,
- * `qdr_grid_opts{QDR_OPTS_INIT, .x = 2}` in C++20. It sets the first member, `version`. All other members may
- * stay zero, which means the documented default.
+/** Begins every initializer of a struct whose first member is `size`: `(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 2}`
+ * in C, `qdr_grid_opts{QDR_INIT(qdr_grid_opts), .x = 2}` in C++20. In C++17, which has no designators, set
+ * `opts.size = sizeof opts` in a struct of zeros.
  *
- * C++20 does not allow a value before a designator, so there it is a designator itself. Where a value is needed
- * (`opts.version = QDR_OPTS_VERSION`, as in C++17, which has no designators), use QDR_OPTS_VERSION. */
-#if defined(__cplusplus) && defined(__cpp_designated_initializers)
-#define QDR_OPTS_INIT .version = QDR_OPTS_VERSION
-#else
-#define QDR_OPTS_INIT QDR_OPTS_VERSION
-#endif
+ * All other members may stay zero, which means the documented default. Later releases may add members at the end: a
+ * program works with every later library of the same major version without being compiled again. Structs that the
+ * library fills begin in the same way, and are filled as far as the caller's size reaches.
+ *
+ * QDR_ERR_ARGUMENT: the size was not set. QDR_ERR_UNSUPPORTED: the program sets a member that the library, an older
+ * one than its headers, does not have. */
+#define QDR_INIT(type) .size = sizeof(type)
 
 /** Element types. Layers compute in F32, F64, BF16 or F16, IEEE's half (sums of the last two in fp32); I32 holds tokens
  * and U8 plain bytes. */
@@ -52,7 +49,8 @@ typedef enum qdr_layout { QDR_REPLICATED = 0, QDR_SCATTERED = 1 } qdr_layout;
 /** Element-wise reductions. */
 typedef enum qdr_reduce { QDR_SUM = 0, QDR_MAX = 1, QDR_MIN = 2 } qdr_reduce;
 
-/** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0 means 1. */
+/** A run of columns (features) that is split on its own, in whole units (a head, say). unit 0 means 1. No members will
+ * be added. */
 typedef struct qdr_block {
     int64_t width; /**< total number of features, over all parts */
     int64_t unit; /**< features that stay together; divides width */

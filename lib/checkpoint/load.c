@@ -12,6 +12,7 @@
 #include "checkpoint/save.h"
 #include "core/group.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "linear/describe.h"
 #include "quadrille/coll.h"
 
@@ -229,11 +230,12 @@ static qdr_status allocate(loading *self)
     return is_turned ? qdri_calloc(QDRI_BAND_BYTES, 1, "a piece of a checkpoint", (void **)&self->band) : QDR_OK;
 }
 
-static qdr_status begin(loading *self, const qdr_checkpoint_load_opts *opts)
+static qdr_status begin(loading *self, const qdr_checkpoint_load_opts *given, qdr_checkpoint_loaded *loaded)
 {
-    if (opts && opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the options' version is %u; begin them with QDR_OPTS_INIT",
-                        opts->version);
+    qdr_checkpoint_load_opts opts = {QDR_INIT(qdr_checkpoint_load_opts)};
+    if (given) QDR_TRY(QDRI_TAKE(qdr_checkpoint_load_opts, given, &opts));
+    self->first_rows = opts.first_rows;
+    if (loaded) QDR_TRY(QDRI_CLEAR(qdr_checkpoint_loaded, loaded));
     QDR_TRY(qdri_stack_ready(self->stack, "checkpoint"));
     QDR_TRY(qdri_stack_owns(self->stack, "load a checkpoint"));
     QDR_TRY(qdri_context_check_runs(context_of(self), "checkpoint"));
@@ -255,11 +257,12 @@ static qdr_status run(loading *self, qdr_checkpoint_loaded *loaded)
     }
     qdri_stack_set_updated(self->stack);
     if (!loaded) return QDR_OK;
-    *loaded = (qdr_checkpoint_loaded){.n_tensors = self->contents.n,
-                                      .n_ignored = self->places.n_ignored,
-                                      .has_optimizer = self->places.has_optimizer,
-                                      .n_steps = self->places.n_steps,
-                                      .note = self->places.note};
+    const qdr_checkpoint_loaded own = {.n_tensors = self->contents.n,
+                                       .n_ignored = self->places.n_ignored,
+                                       .has_optimizer = self->places.has_optimizer,
+                                       .n_steps = self->places.n_steps,
+                                       .note = self->places.note};
+    QDRI_GIVE(qdr_checkpoint_loaded, loaded, &own);
     self->places.note = NULL; /* the caller's now */
     return QDR_OK;
 }
@@ -267,11 +270,10 @@ static qdr_status run(loading *self, qdr_checkpoint_loaded *loaded)
 qdr_status qdr_checkpoint_load_with(qdr_stack *stack, qdr_adamw *optimizer, const char *path,
                                     const qdr_checkpoint_load_opts *opts, qdr_checkpoint_loaded *loaded)
 {
-    if (loaded) *loaded = (qdr_checkpoint_loaded){0};
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the stack is NULL");
-    loading self = {.stack = stack, .optimizer = optimizer, .path = path, .first_rows = opts ? opts->first_rows : NULL};
+    loading self = {.stack = stack, .optimizer = optimizer, .path = path};
     qdri_facts facts = {0};
-    qdr_status status = begin(&self, opts);
+    qdr_status status = begin(&self, opts, loaded);
     if (status == QDR_OK) {
         qdri_facts_add(&facts, "qdr_checkpoint_load", "path", path);
         qdri_facts_add(&facts, "qdr_checkpoint_load", "first_rows", self.first_rows ? self.first_rows : "none");
@@ -299,5 +301,5 @@ void qdr_checkpoint_loaded_free(qdr_checkpoint_loaded *loaded)
 {
     if (!loaded) return;
     free(loaded->note);
-    *loaded = (qdr_checkpoint_loaded){0};
+    if (QDRI_CLEAR(qdr_checkpoint_loaded, loaded) != QDR_OK) loaded->note = NULL;
 }

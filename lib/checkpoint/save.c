@@ -8,6 +8,7 @@
 #include "checkpoint/internal.h"
 #include "checkpoint/save.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "files/at.h"
 #include "linear/describe.h"
 
@@ -73,9 +74,6 @@ static qdr_status check(const qdr_stack *stack, const char *path, const qdr_chec
     QDR_TRY(qdri_stack_ready(stack, "checkpoint"));
     QDR_TRY(qdri_context_check_runs(qdr_grid_context(stack->grid), "checkpoint"));
     if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the path is NULL; name a file");
-    if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: version is %u; begin the options with QDR_OPTS_INIT",
-                        opts->version);
     if (opts->keep < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: keep is %d; use 0 or more older files", opts->keep);
     QDR_TRY(qdri_check_switch("checkpoint", "background", opts->background));
@@ -265,22 +263,22 @@ static qdr_status run(qdr_checkpoint *self)
 }
 
 qdr_status qdr_checkpoint_save(qdr_stack *stack, qdr_adamw *optimizer, const char *path,
-                               const qdr_checkpoint_opts *opts, qdr_checkpoint **pending)
+                               const qdr_checkpoint_opts *given, qdr_checkpoint **pending)
 {
-    const qdr_checkpoint_opts defaults = {.version = QDR_OPTS_INIT};
+    qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts)};
     if (pending) *pending = NULL;
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "checkpoint: the stack is NULL");
-    if (!opts) opts = &defaults;
     qdri_facts facts = {0};
     qdr_checkpoint *self = NULL;
-    qdr_status status = check(stack, path, opts, pending);
-    if (status == QDR_OK) status = make(stack, optimizer, path, opts, &self);
-    if (status == QDR_OK) describe(&facts, optimizer, path, opts);
+    qdr_status status = given ? QDRI_TAKE(qdr_checkpoint_opts, given, &opts) : QDR_OK;
+    if (status == QDR_OK) status = check(stack, path, &opts, pending);
+    if (status == QDR_OK) status = make(stack, optimizer, path, &opts, &self);
+    if (status == QDR_OK) describe(&facts, optimizer, path, &opts);
     status = qdri_context_agree_same(qdr_grid_context(stack->grid), status, &facts, "checkpoint", QDRI_SAME_CALL);
     qdri_facts_free(&facts);
     if (!self) return status;
     if (status == QDR_OK) status = run(self);
-    if (status == QDR_OK && opts->background)
+    if (status == QDR_OK && opts.background)
         *pending = self;
     else
         free_all(self);

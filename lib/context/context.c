@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/ranges.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "dev/plugin.h"
 #include "quadrille/cuda.h"
 #include "topo/topo.h"
@@ -23,7 +24,7 @@ typedef struct device_choice {
 /* Reads the options' "cpu", "cuda" or "cuda:N"; or else the value of QDR_DEVICE; or else chooses the CPU. */
 static qdr_status read_device(const qdr_context_opts *opts, device_choice *choice)
 {
-    const char *text = opts ? opts->device : NULL;
+    const char *text = opts->device;
     const char *name = text ? text : qdri_environment_text(QDRI_VARIABLE_DEVICE);
     const qdri_device_kind kind = name && *name ? qdri_device_name_read(name, &choice->gpu) : QDRI_DEVICE_CPU;
     choice->is_cuda = kind == QDRI_DEVICE_CUDA;
@@ -33,18 +34,16 @@ static qdr_status read_device(const qdr_context_opts *opts, device_choice *choic
                     text ? "device" : "QDR_DEVICE", name);
 }
 
-qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch)
+qdr_status qdri_context_take_opts(const qdr_context_opts *given, qdr_context_opts *opts, qdri_watch_opts *watch)
 {
     device_choice device;
+    *opts = (qdr_context_opts){QDR_INIT(qdr_context_opts)};
     QDR_TRY(qdr_environment_check());
     qdri_log_read_level();
     QDR_TRY(qdri_environment_choice(QDRI_VARIABLE_CHECK, &watch->check));
     QDR_TRY(qdri_environment_number(QDRI_VARIABLE_TIMEOUT, &watch->timeout_secs));
-    if (opts && opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "context: options of version %u, this library knows %u; begin them with QDR_OPTS_INIT",
-                        opts->version, QDR_OPTS_INIT);
-    if (opts && opts->n_threads < 0)
+    if (given) QDR_TRY(QDRI_TAKE(qdr_context_opts, given, opts));
+    if (opts->n_threads < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: n_threads is %d; use 1 or more, or 0 to choose", opts->n_threads);
     return read_device(opts, &device);
 }
@@ -74,15 +73,16 @@ static void discard(qdr_context **ctx)
     *ctx = NULL;
 }
 
-qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,
+qdr_status qdri_context_prepare(const qdr_context_opts *given, int n_node_ranks, int node_rank,
                                 qdri_wake_event *wake_events, qdr_context **ctx)
 {
     qdr_context *made = NULL;
     *ctx = NULL;
     qdri_watch_opts watch;
+    qdr_context_opts opts;
     device_choice device;
     qdr_status status;
-    QDR_TRY_OUT(status, qdri_context_check_opts(opts, &watch));
+    QDR_TRY_OUT(status, qdri_context_take_opts(given, &opts, &watch));
     QDR_TRY_OUT(status, qdri_dev_check_address_space(1));
     QDR_TRY_OUT(status, QDRI_NEW(1, "a context", &made));
     qdri_life_begin(&made->life, context_end);
@@ -91,16 +91,13 @@ qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, 
     all.first = made;
     pthread_mutex_unlock(&all.lock);
     made->watch = watch;
-    if (opts && opts->machine) {
-        QDR_TRY_OUT(status, QDRI_NEW(strlen(opts->machine) + 1, "a machine's name", &made->machine_name));
-        strcpy(made->machine_name, opts->machine); /* NOLINT: it has room */
-    }
-    made->n_threads = opts ? opts->n_threads : 0;
+    if (opts.machine) QDR_TRY_OUT(status, qdri_strdup(opts.machine, &made->machine_name));
+    made->n_threads = opts.n_threads;
     if (made->n_threads == 0) {
         QDR_TRY_OUT(status, qdri_topo_cores(&made->n_threads));
         made->n_threads = made->n_threads > n_node_ranks ? made->n_threads / n_node_ranks : 1;
     }
-    QDR_TRY_OUT(status, read_device(opts, &device));
+    QDR_TRY_OUT(status, read_device(&opts, &device));
     if (device.is_cuda) {
         QDR_TRY_OUT(status, qdri_dev_create_cuda(device.gpu, node_rank, &made->dev));
     } else {

@@ -65,9 +65,10 @@ QDR_NODISCARD qdr_status qdri_context_greet(qdr_context *ctx, qdri_comm *world);
 /* Names the world, and applies the settings agreed by qdri_context_greet(). Collective, like that. */
 QDR_NODISCARD qdr_status qdri_context_watch_begin(qdr_context *ctx);
 
-/* Also reads the environment.
- * @retval QDR_ERR_ARGUMENT  wrong version of opts, n_threads < 0, or an invalid value in the environment */
-QDR_NODISCARD qdr_status qdri_context_check_opts(const qdr_context_opts *opts, qdri_watch_opts *watch);
+/* The options of a caller, who may have passed none, and what the environment says.
+ * @retval QDR_ERR_ARGUMENT  no size, n_threads < 0, or an invalid value in the environment */
+QDR_NODISCARD qdr_status qdri_context_take_opts(const qdr_context_opts *given, qdr_context_opts *opts,
+                                                qdri_watch_opts *watch);
 /* Creates everything in a context except its world, on this rank alone. n_node_ranks: number of ranks on this machine;
  * node_rank: the number of this one among them. wake_events: for a CPU device; NULL: its own. */
 QDR_NODISCARD qdr_status qdri_context_prepare(const qdr_context_opts *opts, int n_node_ranks, int node_rank,

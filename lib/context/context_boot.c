@@ -2,6 +2,7 @@
 /* Contexts of ranks that provide their own broadcast and barrier. */
 #include "comm/boot.h"
 #include "context/context.h"
+#include "core/sized.h"
 
 /* Callbacks cannot run collectives: those need NCCL. */
 static qdr_status prepare(const qdr_context_opts *opts, qdri_comm *world, qdr_context **ctx)
@@ -34,15 +35,18 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, con
 {
     qdri_comm *world = NULL;
     qdr_context *made = NULL;
+    qdr_context_opts taken;
+    qdr_boot callbacks;
     qdri_watch_opts watch;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     *ctx = NULL;
     if (size < 1 || rank < 0 || rank >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d of %d; use 0 … size-1", rank, size);
-    if (!boot || !boot->broadcast || !boot->barrier) /* NULL: there is no way to communicate */
+    QDR_TRY(QDRI_TAKE(qdr_boot, boot, &callbacks)); /* without, there is no way to communicate */
+    if (!callbacks.broadcast || !callbacks.barrier)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: boot needs both callbacks, broadcast and barrier");
-    qdr_status status = qdri_context_check_opts(opts, &watch);
-    QDR_TRY(qdri_comm_create_boot(boot, rank, size, status, &world));
+    qdr_status status = qdri_context_take_opts(opts, &taken, &watch);
+    QDR_TRY(qdri_comm_create_boot(&callbacks, rank, size, status, &world));
     status = prepare(opts, world, &made);
     return qdri_context_complete(status, made, world, join, ctx);
 }

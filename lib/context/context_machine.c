@@ -4,6 +4,7 @@
 #include "context/context.h"
 #include "context/internal.h"
 #include "core/environment.h"
+#include "core/sized.h"
 
 static const char *name_of(const qdr_context *ctx)
 {
@@ -16,6 +17,7 @@ int qdri_context_names_machine(const qdr_context *ctx) { return ctx->has_machine
 static qdr_status load(const qdr_context *ctx, qdr_machine *machine)
 {
     const char *name = name_of(ctx);
+    *machine = (qdr_machine){QDR_INIT(qdr_machine)};
     if (!ctx->has_machine) return qdr_machine_load(name ? name : "here", machine);
     *machine = ctx->machine;
     return QDR_OK;
@@ -59,12 +61,16 @@ qdr_status qdri_context_tell_machine(const qdr_context *ctx, qdri_comm *world)
 
 qdr_status qdr_context_set_machine(qdr_context *ctx, const qdr_machine *machine)
 {
-    qdr_machine first = {.version = 0}; /* rank 0's */
+    qdr_machine first = {.size = 0}; /* rank 0's */
+    qdr_status status = QDR_OK;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the context is NULL; it is what gets the machine");
     QDR_TRY(qdri_context_check_runs(ctx, "context"));
     QDR_TRY(qdri_dev_raise(ctx->dev));
-    QDR_TRY(qdri_comm_agree(ctx->world, qdri_comm_rank(ctx->world) ? QDR_OK : qdr_machine_check(machine, "context")));
-    if (machine) first = *machine;
+    if (qdri_comm_rank(ctx->world) == 0) {
+        status = QDRI_TAKE(qdr_machine, machine, &first);
+        if (status == QDR_OK) status = qdr_machine_check(&first, "context");
+    }
+    QDR_TRY(qdri_comm_agree(ctx->world, status));
     QDR_TRY(qdri_comm_broadcast(ctx->world, 0, &first, sizeof first));
     const qdri_comm_machine known = comm_machine_of(&first);
     qdri_comm_set_machine(ctx->world, &known);

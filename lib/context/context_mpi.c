@@ -35,8 +35,9 @@ qdr_status qdr_context_create_mpi(MPI_Comm comm, const qdr_context_opts *opts, q
 {
     qdri_comm *world = NULL;
     qdr_context *made = NULL;
+    qdr_context_opts taken;
     qdri_watch_opts watch = {0};
-    qdr_status status = qdri_context_check_opts(opts, &watch); /* before any rank waits */
+    qdr_status status = qdri_context_take_opts(opts, &taken, &watch); /* before any rank waits */
     if (ctx) *ctx = NULL;
     if (!ctx) status = QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
     QDR_TRY(qdri_comm_create_mpi(&comm, status, watch.timeout_secs, &world));

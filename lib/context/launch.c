@@ -76,11 +76,12 @@ static qdr_status check_local(int n)
 static qdr_status launch_ranks(int n_local, const qdr_context_opts *opts, qdr_main_fn fn, void *user, int *exit_code)
 {
     launch shared = {.opts = opts, .fn = fn, .user = user, .failed_rank = -1};
+    qdr_context_opts taken;
     qdri_watch_opts watch;
 #if QDRI_HAVE_MPI
     if (n_local == 0) return qdri_launch_mpi(opts, fn, user, exit_code, &watch_for_stuck);
 #endif
-    QDR_TRY(qdri_context_check_opts(opts, &watch)); /* before anything is started */
+    QDR_TRY(qdri_context_take_opts(opts, &taken, &watch)); /* before anything is started */
     if (n_local > 0)
         QDR_TRY(check_local(n_local));
     else

@@ -372,7 +372,7 @@ static qdr_status read_all(const char *text, qdr_codecs *codecs)
 
 qdr_status qdr_codecs_parse(const char *text, qdr_codecs *codecs)
 {
-    qdr_codecs made = {.version = QDR_OPTS_VERSION};
+    qdr_codecs made = {QDR_INIT(qdr_codecs)};
     if (codecs) *codecs = made;
     if (!codecs || !text) return QDR_FAIL(QDR_ERR_ARGUMENT, "codec: the text or the result is NULL");
     QDR_TRY(read_all(text, &made));
@@ -404,7 +404,7 @@ int qdri_codecs_are_same(const qdr_codecs *a, const qdr_codecs *b)
 
 int qdri_codecs_are_none(const qdr_codecs *codecs)
 {
-    static const qdr_codecs none = {.version = 0};
+    static const qdr_codecs none = {.size = 0};
     return n_different(codecs, &none) == 0;
 }
 
@@ -430,7 +430,7 @@ static void find_nearest(const qdr_codecs *codecs, char name[WORD_BYTES], qdr_co
     const qdr_codec *all = &codecs->of[QDR_D][QDR_TRAFFIC_GRADIENT];
     int fewest = INT_MAX;
     for (int i = 0; i <= N_PRESETS; i++) {
-        qdr_codecs made = {.version = QDR_OPTS_VERSION};
+        qdr_codecs made = {QDR_INIT(qdr_codecs)};
         if (i == N_PRESETS) set(&made, "xyzd", -1, all);
         if (i < N_PRESETS && qdr_codecs_parse(presets[i].name, &made) != QDR_OK) continue;
         if (n_different(codecs, &made) >= fewest) continue;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/sized.h"
 #include "core/variables.h"
 #include "quadrille/names.h"
 
@@ -106,21 +107,21 @@ int qdr_environment_size(void) { return QDRI_N_VARIABLES; }
 
 qdr_status qdr_environment_variable(int number, qdr_variable *variable)
 {
-    if (!variable) return QDR_FAIL(QDR_ERR_ARGUMENT, "environment: the variable pointer is NULL");
-    *variable = (qdr_variable){0};
+    QDR_TRY(QDRI_CLEAR(qdr_variable, variable));
     if (number < 0 || number >= QDRI_N_VARIABLES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "environment: there is no variable %d; use 0 to %d", number,
                         QDRI_N_VARIABLES - 1);
     const qdri_variable_entry *e = &qdri_variables[number];
     const char *text = qdri_environment_text((qdri_variable)number);
-    *variable = (qdr_variable){.name = e->name,
-                               .values = e->values,
-                               .initial = e->initial,
-                               .room = e->room,
-                               .meaning = e->meaning,
-                               .value = text ? text : e->initial,
-                               .is_set = text != NULL,
-                               .is_understood = !text || is_understood(e, text)};
+    const qdr_variable own = {.name = e->name,
+                              .values = e->values,
+                              .initial = e->initial,
+                              .room = e->room,
+                              .meaning = e->meaning,
+                              .value = text ? text : e->initial,
+                              .is_set = text != NULL,
+                              .is_understood = !text || is_understood(e, text)};
+    QDRI_GIVE(qdr_variable, variable, &own);
     return QDR_OK;
 }
 

@@ -52,9 +52,6 @@ static qdr_status axes_check(const qdr_matrix *matrix)
 qdr_status qdri_matrix_check(const qdr_matrix *matrix)
 {
     if (!matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: the layout is NULL");
-    if (matrix->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: version is %u; begin the layout with QDR_OPTS_INIT",
-                        matrix->version);
     if ((int)matrix->spread < QDR_SPREAD_GRID || matrix->spread > QDR_SPREAD_ROOT)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: spread is %d; use one of QDR_SPREAD_…", (int)matrix->spread);
     QDR_TRY(qdri_check_switch("matrix", "split_cols", matrix->split_cols));

@@ -4,15 +4,12 @@
 
 #include "config.h"
 
-qdr_versions qdr_get_versions(void)
+const qdr_versions *qdr_get_versions(void)
 {
-    return (qdr_versions){
-        .quadrille = QDR_VERSION_STRING,
-        .compiler = QDRI_COMPILER_VERSION,
-        .mpi = QDRI_MPI_VERSION,
-        .blas = QDRI_BLAS_VERSION,
-        .onednn = QDRI_ONEDNN_VERSION,
-        .hwloc = QDRI_HWLOC_VERSION,
-        .zfp = QDRI_ZFP_VERSION,
+    static const qdr_versions versions = {
+        QDR_INIT(qdr_versions),      .quadrille = QDR_VERSION_STRING, .compiler = QDRI_COMPILER_VERSION,
+        .mpi = QDRI_MPI_VERSION,     .blas = QDRI_BLAS_VERSION,       .onednn = QDRI_ONEDNN_VERSION,
+        .hwloc = QDRI_HWLOC_VERSION, .zfp = QDRI_ZFP_VERSION,
     };
+    return &versions;
 }

@@ -13,6 +13,7 @@
 #include "core/environment.h"
 #include "core/log.h"
 #include "core/self.h"
+#include "core/sized.h"
 #include "quadrille/gpu.h"
 
 #define PLUGIN_FILE "libquadrille_cuda.so"
@@ -163,14 +164,12 @@ static qdr_status query_gpu(const qdri_plugin *plugin, int number, qdr_gpu *gpu)
     return QDR_OK;
 }
 
-qdr_status qdr_gpu_query(qdr_gpu_report *report)
+static void query(qdr_gpu_report *report)
 {
     const qdri_plugin *plugin = NULL;
     qdri_cuda_versions versions = {0};
-    if (!report) return QDR_FAIL(QDR_ERR_ARGUMENT, "GPUs: the report pointer is NULL");
-    *report = (qdr_gpu_report){.status = QDR_OK};
     note(report, qdri_plugin_open(&plugin));
-    if (!plugin) return QDR_OK;
+    if (!plugin) return;
     const qdr_status status = plugin->find_versions(&versions);
     note(report, status);
     report->has_plugin = 1;
@@ -178,15 +177,42 @@ qdr_status qdr_gpu_query(qdr_gpu_report *report)
     report->runtime = versions.runtime;
     report->cublaslt = (int)versions.cublaslt;
     report->nccl = versions.nccl;
-    if (status != QDR_OK) return QDR_OK;
+    if (status != QDR_OK) return;
     if (versions.n_gpus == 0) {
         note(report, QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but this process sees no GPU; see "
                                                    "nvidia-smi and CUDA_VISIBLE_DEVICES, or use the CPU"));
-        return QDR_OK;
+        return;
     }
-    for (int i = 0; i < versions.n_gpus && i < QDR_MAX_GPUS; i++)
-        note(report, query_gpu(plugin, i, &report->gpus[report->n_gpus++]));
+    report->n_gpus = versions.n_gpus < QDR_MAX_GPUS ? versions.n_gpus : QDR_MAX_GPUS;
+    for (int i = 0; i < report->n_gpus; i++) {
+        qdr_gpu gpu;
+        note(report, query_gpu(plugin, i, &gpu));
+    }
     if (plugin->find_cudnn(&report->cudnn) != QDR_OK)
         snprintf(report->cudnn_sentence, sizeof report->cudnn_sentence, "%s", qdr_last_error());
+}
+
+qdr_status qdr_gpu_query(qdr_gpu_report *report)
+{
+    qdr_gpu_report own = {.status = QDR_OK};
+    QDR_TRY(QDRI_CLEAR(qdr_gpu_report, report));
+    query(&own);
+    QDRI_GIVE(qdr_gpu_report, report, &own);
+    return QDR_OK;
+}
+
+qdr_status qdr_gpu_describe(int number, qdr_gpu *gpu)
+{
+    const qdri_plugin *plugin = NULL;
+    qdri_cuda_versions versions = {0};
+    qdr_gpu own;
+    QDR_TRY(QDRI_CLEAR(qdr_gpu, gpu));
+    QDR_TRY(qdri_plugin_open(&plugin));
+    QDR_TRY(plugin->find_versions(&versions));
+    if (number < 0 || number >= versions.n_gpus || number >= QDR_MAX_GPUS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "cuda: there is no GPU %d; this process sees %d", number, versions.n_gpus);
+    const qdr_status status = query_gpu(plugin, number, &own); /* is part of the answer */
+    (void)status;
+    QDRI_GIVE(qdr_gpu, gpu, &own);
     return QDR_OK;
 }

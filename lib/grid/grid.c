@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "core/sized.h"
 #include "grid/internal.h"
 #include "grid/shape.h"
 
@@ -165,11 +166,13 @@ out:
 qdr_status qdr_grid_create(qdr_context *ctx, const qdr_grid_opts *opts, qdr_grid **grid)
 {
     qdri_grid_shape shape;
+    qdr_grid_opts own;
     if (grid) *grid = NULL;
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the context is NULL");
     QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
     qdri_comm *world = qdri_context_world(ctx);
-    qdr_status status = qdri_shape_read(opts, qdri_comm_size(world), &shape);
+    qdr_status status = QDRI_TAKE(qdr_grid_opts, opts, &own);
+    if (status == QDR_OK) status = qdri_shape_read(&own, qdri_comm_size(world), &shape);
     if (status == QDR_OK && !grid) status = QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the result pointer is NULL");
     QDR_TRY(qdri_comm_agree(world, status));
     qdri_grid_shape first = shape; /* all ranks must request the same grid as rank 0 */
@@ -340,10 +343,15 @@ int qdr_grid_channel_size(const qdr_grid *grid, qdr_channel channel)
     return qdri_channel_group_of(&grid->position, channel).size;
 }
 
-qdr_traffic qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
+qdr_status qdr_grid_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind, qdr_traffic *traffic)
 {
-    if (!grid || (unsigned)channel >= QDR_N_CHANNELS || (unsigned)kind >= QDR_N_COLL_KINDS) return (qdr_traffic){0};
-    return qdri_comm_traffic(grid->comms[channel], kind);
+    QDR_TRY(QDRI_CLEAR(qdr_traffic, traffic));
+    if (!grid || (unsigned)channel >= QDR_N_CHANNELS || (unsigned)kind >= QDR_N_COLL_KINDS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "traffic: the grid is NULL, or it has no channel %d or kind of collective %d",
+                        (int)channel, (int)kind);
+    const qdr_traffic own = qdri_comm_traffic(grid->comms[channel], kind);
+    QDRI_GIVE(qdr_traffic, traffic, &own);
+    return QDR_OK;
 }
 
 void qdr_grid_reset_traffic(qdr_grid *grid)

@@ -9,15 +9,16 @@
 #include "core/facts.h"
 #include "core/log.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "grid/internal.h"
 #include "grid/shape.h"
 #include "quadrille/topo.h"
 
 static qdr_status check(const qdr_context *ctx, const char *words, const qdr_grid_opts *opts, qdri_grid_shape *shape)
 {
-    if (!words || !opts)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words or the options are NULL; pass both, words such as 8,all");
-    qdr_grid_opts plain = *opts;
+    qdr_grid_opts plain;
+    if (!words) return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words are NULL; pass some, such as 8,all");
+    QDR_TRY(QDRI_TAKE(qdr_grid_opts, opts, &plain));
     plain.gradient_parts = plain.optimizer_parts = 0;
     return qdri_shape_read(&plain, qdr_context_size(ctx), shape);
 }
@@ -53,10 +54,10 @@ static qdr_topo_place find_place(qdr_context *ctx, const qdr_topo *topo)
     qdr_topo_place place = {-1, -1, -1, -1, -1, -1};
     if (!bus) return topo->here;
     for (int i = 0; i < topo->n_gpus; i++) {
-        if (strcasecmp(topo->gpus[i].bus, bus) != 0) continue;
+        if (strcasecmp(qdr_topo_gpu_at(topo, i)->bus, bus) != 0) continue;
         place.gpu = i;
-        place.numa = topo->gpus[i].numa;
-        place.package = topo->gpus[i].package;
+        place.numa = qdr_topo_gpu_at(topo, i)->numa;
+        place.package = qdr_topo_gpu_at(topo, i)->package;
     }
     return place;
 }
@@ -77,7 +78,7 @@ qdr_status qdr_levels_read(qdr_context *ctx, const char *words, qdr_grid_opts *o
     qdri_grid_shape shape;
     qdr_topo *topo = NULL;
     qdr_topo_place *places = NULL;
-    qdr_topo_levels levels = {0};
+    qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the context is NULL");
     QDR_TRY(qdri_dev_raise(qdri_context_dev(ctx)));
     qdri_comm *world = qdri_context_world(ctx);

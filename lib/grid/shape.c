@@ -25,11 +25,6 @@ static void propose(int n, int sizes[QDR_N_AXES])
 qdr_status qdri_shape_read(const qdr_grid_opts *opts, int n_ranks, qdri_grid_shape *shape)
 {
     memset(shape, 0, sizeof *shape);
-    if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "grid: the options are NULL; they name x, y, z and d");
-    if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "grid: options of version %u, this library knows %u; begin them with QDR_OPTS_INIT",
-                        opts->version, QDR_OPTS_INIT);
     const int sizes[QDR_N_AXES] = {opts->x, opts->y, opts->z, opts->d};
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         if (sizes[axis] < 1)

@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "linear/describe.h"
 #include "schedule/net_price.h"
 
@@ -83,24 +84,25 @@ qdr_status qdr_stack_build(qdr_stack *stack)
     stack->built = 1;
     qdri_facts_free(&stack->described);
     return stack->net.opts.caller_memory ? QDR_OK
-                                         : qdr_stack_bind(stack, &(qdr_stack_memory){.version = QDR_OPTS_INIT});
+                                         : qdr_stack_bind(stack, &(qdr_stack_memory){QDR_INIT(qdr_stack_memory)});
 }
 
 qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
 {
-    if (!stack || !sizes) return QDR_FAIL(QDR_ERR_ARGUMENT, "sizes: the stack or the result pointer is NULL");
-    *sizes = (qdr_stack_sizes){0};
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "sizes: the stack is NULL");
+    QDR_TRY(QDRI_CLEAR(qdr_stack_sizes, sizes));
     if (!stack->built) return QDR_FAIL(QDR_ERR_STATE, "sizes: the stack is not built; call qdr_stack_build first");
     const size_t *bytes = stack->net.buffers.region_bytes;
-    *sizes = (qdr_stack_sizes){.parameters = bytes[QDRI_PARAMETERS],
-                               .gradients = bytes[QDRI_GRADIENTS],
-                               .feedback = bytes[QDRI_FEEDBACK],
-                               .activations = bytes[QDRI_ACTIVATIONS],
-                               .workspace = bytes[QDRI_WORKSPACE]};
+    qdr_stack_sizes own = {.parameters = bytes[QDRI_PARAMETERS],
+                           .gradients = bytes[QDRI_GRADIENTS],
+                           .feedback = bytes[QDRI_FEEDBACK],
+                           .activations = bytes[QDRI_ACTIVATIONS],
+                           .workspace = bytes[QDRI_WORKSPACE]};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        sizes->communication += qdri_need_bytes(&stack->staging[channel]);
-    sizes->device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)), stack->net.opts.dtype) +
-                    stack->product_bytes + stack->kernel_bytes;
+        own.communication += qdri_need_bytes(&stack->staging[channel]);
+    own.device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)), stack->net.opts.dtype) +
+                 stack->product_bytes + stack->kernel_bytes;
+    QDRI_GIVE(qdr_stack_sizes, sizes, &own);
     return QDR_OK;
 }
 
@@ -148,11 +150,12 @@ static qdr_status prepare(qdr_stack *stack)
 
 qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
 {
-    if (!stack || !memory) return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack or the memory is NULL");
+    qdr_stack_memory own;
+    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "bind: the stack is NULL");
     qdr_context *ctx = qdr_grid_context(stack->grid);
+    QDR_TRY(qdr_agree(ctx, QDRI_TAKE(qdr_stack_memory, memory, &own)));
     const int is_open = stack->built && !stack->bound;
-    void *const callers[QDRI_CALLER] = {memory->parameters, memory->gradients, memory->feedback, memory->activations,
-                                        memory->workspace};
+    void *const callers[QDRI_CALLER] = {own.parameters, own.gradients, own.feedback, own.activations, own.workspace};
     int owned_by_all[QDRI_CALLER];
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);

@@ -7,6 +7,7 @@
 
 #include "codec/run.h"
 #include "core/environment.h"
+#include "core/sized.h"
 #include "linear/describe.h"
 #include "quadrille/report.h"
 
@@ -30,19 +31,17 @@ static qdr_status check(const qdr_stack *stack, const qdr_codecs *codecs)
     return QDR_OK;
 }
 
-/* Those of a caller; NULL: none. */
-static qdr_status check_given(const qdr_stack *stack, const qdr_codecs *codecs)
+/* Those of a caller; NULL: *codecs stays as it is. */
+static qdr_status take(const qdr_stack *stack, const qdr_codecs *given, qdr_codecs *codecs)
 {
-    if (!codecs) return QDR_OK;
-    if (codecs->version == QDR_OPTS_INIT) return check(stack, codecs);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: version is %u; begin qdr_codecs with QDR_OPTS_INIT", who, codecs->version);
+    if (!given) return QDR_OK;
+    QDR_TRY(QDRI_TAKE(qdr_codecs, given, codecs));
+    return check(stack, codecs);
 }
 
 qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs)
 {
-    QDR_TRY(check_given(stack, codecs));
-    if (codecs) stack->codecs = *codecs;
-    return QDR_OK;
+    return take(stack, codecs, &stack->codecs);
 }
 
 /* What rank 0's environment says, of which a stack of f64 takes nothing. */
@@ -60,7 +59,7 @@ static qdr_status read_environment(qdr_stack *stack)
     QDR_TRY(qdr_broadcast(ctx, 0, text, sizeof text));
     qdr_codecs codecs;
     status = qdr_codecs_parse(text, &codecs);
-    if (status == QDR_OK && stack->net.opts.dtype == QDR_F64) codecs = (qdr_codecs){.version = QDR_OPTS_VERSION};
+    if (status == QDR_OK && stack->net.opts.dtype == QDR_F64) codecs = (qdr_codecs){QDR_INIT(qdr_codecs)};
     if (status == QDR_OK) status = check(stack, &codecs);
     if (status != QDR_OK) {
         char sentence[QDRI_ERROR_BYTES];
@@ -96,7 +95,7 @@ static qdr_status compress(const qdr_stack *stack, qdri_coding *coding)
 
 qdr_status qdri_stack_settle_codecs(qdr_stack *stack)
 {
-    if (stack->codecs.version == 0) QDR_TRY(read_environment(stack));
+    if (stack->codecs.size == 0) QDR_TRY(read_environment(stack));
     qdri_coding coding = {.codecs = stack->codecs};
     QDR_TRY(compress(stack, &coding));
     qdri_net_set_coding(&stack->net, &coding);
@@ -105,10 +104,10 @@ qdr_status qdri_stack_settle_codecs(qdr_stack *stack)
 
 /* ---- other codecs ---- */
 
-static qdr_status check_change(const qdr_stack *stack, const qdr_codecs *codecs)
+static qdr_status check_change(const qdr_stack *stack, const qdr_codecs *given, qdr_codecs *codecs)
 {
     QDR_TRY(qdri_stack_ready(stack, set_who));
-    QDR_TRY(check_given(stack, codecs));
+    QDR_TRY(take(stack, given, codecs));
     if (qdri_context_is_recording(qdr_grid_context(stack->grid)))
         return QDR_FAIL(QDR_ERR_STATE, "%s: a step is being recorded; call it before or after", set_who);
     return QDR_OK;
@@ -132,15 +131,15 @@ qdr_status qdr_stack_set_codecs(qdr_stack *stack, const qdr_codecs *codecs)
 {
     if (!stack) return qdri_stack_ready(stack, set_who);
     qdr_context *ctx = qdr_grid_context(stack->grid);
-    const qdr_codecs none = {.version = QDR_OPTS_INIT};
+    qdri_coding coding = {.codecs = {QDR_INIT(qdr_codecs)}};
     qdri_facts facts = {0};
-    qdri_describe_codecs(&facts, set_who, codecs);
-    qdr_status status = qdri_context_agree_same(ctx, check_change(stack, codecs), &facts, set_who, QDRI_SAME_CALL);
+    qdr_status status = check_change(stack, codecs, &coding.codecs);
+    qdri_describe_codecs(&facts, set_who, codecs ? &coding.codecs : NULL);
+    status = qdri_context_agree_same(ctx, status, &facts, set_who, QDRI_SAME_CALL);
     qdri_facts_free(&facts);
     QDR_TRY(status);
     QDR_TRY(qdr_agree(ctx, qdri_stack_drain(stack)));
     const qdri_coding before = stack->net.coding;
-    qdri_coding coding = {.codecs = codecs ? *codecs : none};
     QDR_TRY(compress(stack, &coding));
     status = qdr_agree(ctx, change(stack, &coding));
     if (status != QDR_OK) {

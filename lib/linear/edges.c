@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "core/sized.h"
 #include "linear/describe.h"
 
 /* A copy of an input's name, which the stack keeps even if the net refuses the input. */
@@ -21,13 +22,14 @@ qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edg
                                qdr_edge *edge)
 {
     const char *kept = NULL;
+    qdr_edge_desc own;
     QDR_TRY(qdri_stack_open(stack, "stack input"));
-    if (!desc || !edge)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: a description and an edge pointer are needed, not NULL");
+    if (!edge) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack input: the edge pointer is NULL");
     *edge = -1;
+    QDR_TRY(QDRI_TAKE(qdr_edge_desc, desc, &own));
     QDR_TRY(keep_name(stack, name, &kept));
-    QDR_TRY(qdri_net_add_input(&stack->net, kept, desc, with_gradient, edge));
-    qdri_describe_input(stack, kept, desc, with_gradient);
+    QDR_TRY(qdri_net_add_input(&stack->net, kept, &own, with_gradient, edge));
+    qdri_describe_input(stack, kept, &own, with_gradient);
     return QDR_OK;
 }
 
@@ -47,7 +49,8 @@ qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matr
 {
     if (!stack || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the result pointer is NULL");
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
-    *matrix = stack->net.edges[edge].matrix;
+    QDR_TRY(QDRI_CLEAR(qdr_matrix, matrix));
+    QDRI_GIVE(qdr_matrix, matrix, &stack->net.edges[edge].matrix);
     return QDR_OK;
 }
 
@@ -55,7 +58,8 @@ qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned
 {
     if (!stack || !owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the stack or the result pointer is NULL");
     QDR_TRY(qdri_edge_check(&stack->net, edge, "edge"));
-    *owned = stack->net.edges[edge].owned;
+    QDR_TRY(QDRI_CLEAR(qdr_owned, owned));
+    QDRI_GIVE(qdr_owned, owned, &stack->net.edges[edge].owned);
     return QDR_OK;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queries about layers. */
+#include "core/sized.h"
 #include "linear/internal.h"
 
 static qdr_status get_matrix(const qdr_linear *layer, int of_output, qdr_matrix *matrix)
@@ -7,7 +8,8 @@ static qdr_status get_matrix(const qdr_linear *layer, int of_output, qdr_matrix 
     if (!layer || !matrix) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the layer or the result pointer is NULL");
     const qdri_net *net = &layer->stack->net;
     const qdri_node *node = &net->nodes[layer->node];
-    *matrix = net->edges[of_output ? node->out : node->in[0]].matrix;
+    QDR_TRY(QDRI_CLEAR(qdr_matrix, matrix));
+    QDRI_GIVE(qdr_matrix, matrix, &net->edges[of_output ? node->out : node->in[0]].matrix);
     return QDR_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/sized.h"
 #include "linear/internal.h"
 
 typedef struct sink {
@@ -28,9 +29,6 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
 
 static qdr_status check(const qdr_network *network, const qdr_network_desc *desc)
 {
-    if (!network || !desc || network->version != QDR_OPTS_INIT || desc->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "network: a network and a description are needed, both begun with QDR_OPTS_INIT");
     QDR_TRY(qdri_check_switch("network", "only_layers", desc->only_layers));
     QDR_TRY(qdri_check_switch("network", "stand_ins", desc->stand_ins));
     if (desc->n_layers < 0)
@@ -52,17 +50,21 @@ qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network, c
 {
     if (!out) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the edge pointer is NULL");
     *out = -1;
+    qdr_network own;
+    qdr_network_desc how;
     QDR_TRY(qdri_stack_open(stack, "network"));
-    QDR_TRY(check(network, desc));
-    const qdri_network_part part = {.network = network,
-                                    .context = desc->context,
-                                    .layout = desc->layout,
-                                    .n_layers = desc->n_layers ? desc->n_layers : network->layers,
-                                    .has_ends = !desc->only_layers,
+    QDR_TRY(QDRI_TAKE(qdr_network, network, &own));
+    QDR_TRY(QDRI_TAKE(qdr_network_desc, desc, &how));
+    QDR_TRY(check(&own, &how));
+    const qdri_network_part part = {.network = &own,
+                                    .context = how.context,
+                                    .layout = how.layout,
+                                    .n_layers = how.n_layers ? how.n_layers : own.layers,
+                                    .has_ends = !how.only_layers,
                                     .n_ranks_y = stack->net.position.size[QDR_Y],
                                     .first_node = stack->net.n_nodes,
                                     .runs = 1};
-    sink s = {stack, desc->epsilon, part.n_layers};
+    sink s = {stack, how.epsilon, part.n_layers};
     return qdri_network_add(&part, add_node, &s, in, out);
 }
 

@@ -2,6 +2,7 @@
 /* Adding nodes to a stack: layers, the library's own operations and the caller's. */
 #include <limits.h>
 
+#include "core/sized.h"
 #include "linear/describe.h"
 
 static int is_layer(const qdri_node_desc *desc)
@@ -27,12 +28,13 @@ static qdr_linear *last_layer(qdr_stack *stack) { return stack->attached[stack->
 qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, qdr_edge in, qdr_edge *out,
                                 qdr_linear **layer)
 {
+    qdri_node_desc node = {.kind = QDRI_NODE_LINEAR, .in = {in}};
+    qdr_linear_desc *own = &node.u.linear.desc;
     if (layer) *layer = NULL;
-    if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "linear: the description is NULL");
-    qdri_node_desc node = {
-        .kind = QDRI_NODE_LINEAR, .name = desc->name, .in = {in}, .u.linear = {.desc = *desc, .tied_to = 0}};
+    QDR_TRY(QDRI_TAKE(qdr_linear_desc, desc, own));
+    node.name = own->name;
     QDR_TRY(qdri_stack_add_node(stack, &node, out));
-    if (desc->storage) last_layer(stack)->storage_reason = QDR_STORAGE_ASKED;
+    if (own->storage) last_layer(stack)->storage_reason = QDR_STORAGE_ASKED;
     if (layer) *layer = last_layer(stack);
     return QDR_OK;
 }
@@ -40,9 +42,10 @@ qdr_status qdr_stack_add_linear(qdr_stack *stack, const qdr_linear_desc *desc, q
 qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc, qdr_edge tokens, qdr_edge *out,
                                    qdr_linear **table)
 {
+    qdri_node_desc node = {.kind = QDRI_NODE_EMBEDDING, .in = {tokens}};
     if (table) *table = NULL;
-    if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "embedding: the description is NULL");
-    qdri_node_desc node = {.kind = QDRI_NODE_EMBEDDING, .name = desc->name, .in = {tokens}, .u.embedding = *desc};
+    QDR_TRY(QDRI_TAKE(qdr_embedding_desc, desc, &node.u.embedding));
+    node.name = node.u.embedding.name;
     QDR_TRY(qdri_stack_add_node(stack, &node, out));
     if (table) *table = last_layer(stack);
     return QDR_OK;
@@ -92,16 +95,18 @@ qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_e
 
 qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out)
 {
-    if (!desc) return QDR_FAIL(QDR_ERR_ARGUMENT, "operation: the description is NULL");
-    qdri_node_desc node = {.kind = QDRI_NODE_CALLER, .name = desc->name, .u.caller = *desc};
-    if (!desc->forward || !desc->backward)
+    qdri_node_desc node = {.kind = QDRI_NODE_CALLER};
+    qdr_op_desc *own = &node.u.caller;
+    QDR_TRY(QDRI_TAKE(qdr_op_desc, desc, own));
+    node.name = own->name;
+    if (!own->forward || !own->backward)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: forward and backward must both be given",
-                        desc->name ? desc->name : "operation");
-    for (int i = 0; i < QDR_MAX_OP_INPUTS; i++) node.in[i] = desc->in[i];
+                        own->name ? own->name : "operation");
+    for (int i = 0; i < QDR_MAX_OP_INPUTS; i++) node.in[i] = own->in[i];
     QDR_TRY(qdri_stack_add_node(stack, &node, out));
     qdri_attached *attached = &stack->attached[stack->net.n_nodes - 1];
-    attached->forward = desc->forward;
-    attached->backward = desc->backward;
-    attached->user = desc->user;
+    attached->forward = own->forward;
+    attached->backward = own->backward;
+    attached->user = own->user;
     return QDR_OK;
 }

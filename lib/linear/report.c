@@ -8,6 +8,7 @@
 #include "core/environment.h"
 #include "core/log.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "linear/internal.h"
 #include "quadrille/auto.h"
 #include "schedule/net_price.h"
@@ -161,15 +162,13 @@ qdr_status qdr_stack_report(qdr_stack *stack, const qdr_machine *machine, FILE *
     qdr_machine here;
     if (!stack || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "report: the stack or the file is NULL");
     QDR_TRY(check_measured(stack));
-    if (!machine) {
-        QDR_TRY(qdri_context_machine(qdr_grid_context(stack->grid), &here));
-        machine = &here;
-    }
+    QDR_TRY(machine ? QDRI_TAKE(qdr_machine, machine, &here)
+                    : qdri_context_machine(qdr_grid_context(stack->grid), &here));
     QDR_TRY(qdri_stack_drain(stack));
     report *r = NULL;
     QDR_TRY(QDRI_NEW(1, "a report", &r));
     r->stack = stack;
-    r->machine = machine;
+    r->machine = &here;
     const qdr_status status = add_lists(r);
     if (status == QDR_OK) {
         qsort(r->rows, (size_t)r->n_rows, sizeof *r->rows, slowest_first);

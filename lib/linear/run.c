@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/group.h"
+#include "core/sized.h"
 #include "linear/describe.h"
 
 /* How a backward pass adds its gradients to existing ones, which may or may not lack sums. */
@@ -290,14 +291,16 @@ qdr_status qdr_stack_planned(const qdr_stack *stack, qdr_list list, qdr_channel 
                              qdr_planned *planned)
 {
     const qdri_schedule *schedule = find_list(stack, list);
-    if (planned) *planned = (qdr_planned){0, 0};
-    if (!schedule || !planned) return fail_list("planned", list);
+    qdr_planned own = {.n_calls = 0};
+    QDR_TRY(QDRI_CLEAR(qdr_planned, planned));
+    if (!schedule) return fail_list("planned", list);
     for (int i = 0; i < schedule->n_tasks; i++) {
         const qdri_task *task = &schedule->tasks[i];
         if (task->kind != QDRI_TASK_COLLECTIVE || task->channel != channel || task->coll != kind) continue;
-        planned->n_calls++;
-        planned->bytes_sent += task->bytes_sent;
+        own.n_calls++;
+        own.bytes_sent += task->bytes_sent;
     }
+    QDRI_GIVE(qdr_planned, planned, &own);
     return QDR_OK;
 }
 

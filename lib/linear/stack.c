@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "core/sized.h"
 #include "linear/describe.h"
 
 /* Its work has ended: every object that needs it has waited for that. */
@@ -28,18 +29,20 @@ static void stack_end(qdri_life *life)
     qdri_life_drop(grid);
 }
 
-static qdr_status create(qdr_grid *grid, const qdr_stack_opts *opts, qdri_facts *facts, qdr_stack **result)
+static qdr_status create(qdr_grid *grid, const qdr_stack_opts *given, qdri_facts *facts, qdr_stack **result)
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(grid));
-    if (!opts) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the options are NULL; at least n_rows is needed");
+    qdr_stack_opts opts;
+    QDR_TRY(QDRI_TAKE(qdr_stack_opts, given, &opts));
     QDR_TRY(QDRI_NEW(1, "a stack", result));
     qdr_stack *stack = *result;
     qdri_life_begin(&stack->life, stack_end);
     qdri_life_keep(qdri_grid_life(grid));
     stack->grid = grid;
-    QDR_TRY(qdri_net_begin(&stack->net, qdri_grid_position(grid), opts));
-    QDR_TRY(qdri_stack_keep_codecs(stack, opts->codecs));
-    qdri_describe_opts(facts, grid, opts);
+    QDR_TRY(qdri_net_begin(&stack->net, qdri_grid_position(grid), &opts));
+    QDR_TRY(qdri_stack_keep_codecs(stack, opts.codecs));
+    if (opts.codecs) opts.codecs = &stack->codecs;
+    qdri_describe_opts(facts, grid, &opts);
     QDR_TRY(qdri_event_create(dev, &stack->start));
     for (int i = 0; i < QDRI_N_STREAMS; i++) QDR_TRY(qdri_event_create(dev, &stack->done[i]));
     return qdri_report_begin(stack);

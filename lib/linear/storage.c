@@ -2,6 +2,7 @@
 /* How each W is stored, and the output about it. */
 #include <string.h>
 
+#include "core/sized.h"
 #include "linear/internal.h"
 #include "schedule/tune.h"
 
@@ -13,19 +14,21 @@ void qdri_layer_set_storage(qdr_linear *layer, qdr_storage storage, qdr_storage_
 
 qdr_status qdr_linear_get_storage(const qdr_linear *layer, qdr_linear_storage *storage)
 {
-    if (!layer || !storage) return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer or the result pointer is NULL");
+    if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "storage: the layer is NULL");
+    QDR_TRY(QDRI_CLEAR(qdr_linear_storage, storage));
     const qdri_net *net = &layer->stack->net;
     const qdri_layer *l = qdri_linear_layer(layer);
-    *storage = (qdr_linear_storage){.storage = net->parameters[l->weight].storage, .reason = layer->storage_reason};
-    qdri_layer_largest(net, l, &storage->m, &storage->n, &storage->k);
-    memcpy(storage->secs, layer->storage_secs, sizeof storage->secs);
-    const int has_products = net->nodes[layer->node].kind == QDRI_NODE_LINEAR && storage->storage != QDR_STORAGE_AUTO;
+    qdr_linear_storage own = {.storage = net->parameters[l->weight].storage, .reason = layer->storage_reason};
+    qdri_layer_largest(net, l, &own.m, &own.n, &own.k);
+    memcpy(own.secs, layer->storage_secs, sizeof own.secs);
+    const int has_products = net->nodes[layer->node].kind == QDRI_NODE_LINEAR && own.storage != QDR_STORAGE_AUTO;
     for (int i = 0; i < QDRI_N_PRODUCTS; i++) {
         qdri_task product = {.kind = QDRI_TASK_PRODUCT};
-        qdri_set_product(&product, (qdri_product_kind)i, storage->storage, 1, 1, 1);
+        qdri_set_product(&product, (qdri_product_kind)i, own.storage, 1, 1, 1);
         qdri_set_rounding(&product, (qdri_product_kind)i, &l->shape);
-        storage->modes[i] = has_products ? qdri_product_mode(&product) : "";
+        own.modes[i] = has_products ? qdri_product_mode(&product) : "";
     }
+    QDRI_GIVE(qdr_linear_storage, storage, &own);
     return QDR_OK;
 }
 
@@ -35,7 +38,7 @@ qdr_status qdr_stack_print_storage(const qdr_stack *stack, FILE *file)
     static const char *const reasons[] = {"fixed", "asked for", "stored", "measured"};
     for (int node = 0; node < stack->net.n_nodes; node++) {
         const qdr_linear *layer = stack->attached[node].layer;
-        qdr_linear_storage s;
+        qdr_linear_storage s = {QDR_INIT(qdr_linear_storage)};
         if (stack->net.nodes[node].kind != QDRI_NODE_LINEAR || qdr_linear_get_storage(layer, &s) != QDR_OK) continue;
         fprintf(file, "%-16s %s Y %s dX %s dW %s m=%" PRId64 " n=%" PRId64 " k=%" PRId64 " %s", qdri_linear_name(layer),
                 s.storage ? qdri_storage_name(s.storage) : "open", s.modes[0], s.modes[1], s.modes[2], s.m, s.n, s.k,

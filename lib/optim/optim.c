@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "core/sized.h"
 #include "linear/describe.h"
 #include "optim/optim.h"
 
@@ -16,7 +17,7 @@ static qdr_stream *stream_of(const qdr_stack *stack) { return qdr_context_stream
 /* Fails unless the stack is built and bound. */
 static qdr_status check_memory(const qdr_stack *stack, const char *who)
 {
-    qdr_parameter parameter;
+    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
@@ -36,7 +37,7 @@ static qdr_status check_memory(const qdr_stack *stack, const char *who)
 /* Fails if gradients lack a deferred sum, which is the same on all ranks. */
 static qdr_status check_gradients(const qdr_stack *stack, const char *who)
 {
-    qdr_parameter parameter;
+    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
         if (parameter.deferred)
@@ -156,10 +157,6 @@ static qdr_status join(qdr_adamw *optimizer, int pass)
 
 static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
 {
-    const qdr_adamw_opts defaults = {.version = QDR_OPTS_INIT};
-    if (!opts) opts = &defaults;
-    if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: version is %u; begin the options with QDR_OPTS_INIT", opts->version);
     if (beta_is_wrong(opts->beta1) || beta_is_wrong(opts->beta2))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: beta1 %g and beta2 %g; both must lie in [0, 1) (0: 0.9 and 0.95)",
                         opts->beta1, opts->beta2);
@@ -194,7 +191,9 @@ qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_ad
     *optimizer = NULL;
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack is NULL");
     qdri_facts facts = {0};
-    qdr_status status = create(stack, opts, optimizer);
+    qdr_adamw_opts own = {QDR_INIT(qdr_adamw_opts)};
+    qdr_status status = opts ? QDRI_TAKE(qdr_adamw_opts, opts, &own) : QDR_OK;
+    if (status == QDR_OK) status = create(stack, &own, optimizer);
     if (status == QDR_OK) {
         static const char who[] = "qdr_adamw_opts";
         const qdr_adamw_opts *mine = &(*optimizer)->opts;

@@ -12,10 +12,6 @@
 
 static qdr_status check_opts(const qdr_stack_opts *opts)
 {
-    if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "stack: options of version %u, but this library knows %u; begin them with QDR_OPTS_INIT",
-                        opts->version, QDR_OPTS_INIT);
     if (!qdri_is_float(opts->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "stack: element type %d; layers compute in " QDRI_FLOAT_NAMES, (int)opts->dtype);
     if (opts->n_rows < 0 || opts->row_unit < 0)
@@ -149,15 +145,9 @@ qdr_matrix qdri_edge_matrix(const qdri_net *net, const qdr_block cols[QDR_MAX_BL
      * replicated instead. */
     const int64_t n_units = cell_rows(&last, net->opts.n_rows, net->opts.row_unit) / unit;
     const int scatter = layout == QDR_SCATTERED && (unit == 1 || n_units >= net->position.size[scatter_axis]);
-    qdr_matrix matrix = {.version = QDR_OPTS_INIT,
-                         .n_rows = net->opts.n_rows,
-                         .row_unit = net->opts.row_unit,
-                         .split_cols = 1,
-                         .col_axis = col_axis,
-                         .split_cells = 1,
-                         .scatter_rows = scatter,
-                         .scatter_axis = scatter_axis,
-                         .scatter_unit = unit};
+    qdr_matrix matrix = {QDR_INIT(qdr_matrix),    .n_rows = net->opts.n_rows,   .row_unit = net->opts.row_unit,
+                         .split_cols = 1,         .col_axis = col_axis,         .split_cells = 1,
+                         .scatter_rows = scatter, .scatter_axis = scatter_axis, .scatter_unit = unit};
     for (int i = 0; i < QDR_MAX_BLOCKS; i++) matrix.cols[i] = cols[i];
     return matrix;
 }

@@ -112,7 +112,7 @@ typedef struct qdri_node {
     qdr_axis axis; /* that splits the columns of the first input, over which statistics are combined */
     qdri_kernel kernel; /* what its kernels have in common, of all rows */
     qdri_key_heads keys; /* attention */
-    qdr_op_cost cost; /* of the caller's operation */
+    double flops[2], bytes[2]; /* of the caller's operation, forward and backward */
     qdri_stand_in stand_in;
     qdri_layer layer;
 } qdri_node;

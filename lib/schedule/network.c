@@ -24,7 +24,6 @@ static qdr_status add_norm(const walk *w, const char *name, qdr_edge in, qdr_edg
 
 static qdr_status add_linear(const walk *w, const char *name, qdr_linear_desc desc, qdr_edge in, qdr_edge *out)
 {
-    desc.version = QDR_OPTS_INIT;
     desc.out_layout = w->part->layout;
     return add(w, (qdri_node_desc){QDRI_NODE_LINEAR, name, {in}, {.linear = {desc, 0}}}, out);
 }
@@ -98,12 +97,10 @@ qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void
 {
     const qdr_network *n = part->network;
     walk w = {part, n, fn, user, -1};
-    const qdr_embedding_desc embedding = {.version = QDR_OPTS_INIT,
-                                          .vocab = {n->vocab, 1},
-                                          .features = {n->hidden, 1},
-                                          .context = n->positions ? part->context : 0,
+    const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .vocab = {n->vocab, 1},
+                                          .features = {n->hidden, 1}, .context = n->positions ? part->context : 0,
                                           .layout = part->layout};
-    const qdr_linear_desc tied = {.version = QDR_OPTS_INIT, .out_layout = part->layout};
+    const qdr_linear_desc tied = {QDR_INIT(qdr_linear_desc), .out_layout = part->layout};
     qdr_edge stream = in, norm, logits;
     if (part->has_ends)
         QDR_TRY(add(&w, (qdri_node_desc){QDRI_NODE_EMBEDDING, "embedding", {in}, {.embedding = embedding}}, &stream));

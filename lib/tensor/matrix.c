@@ -6,6 +6,7 @@
 #include "core/layout.h"
 #include "core/ranges.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "grid/internal.h"
 
 /* The position of a rank, which must exist. */
@@ -20,15 +21,18 @@ static void position_of(const qdr_grid *grid, int rank, qdri_rank_position *posi
 qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int rank, qdr_owned *owned)
 {
     qdri_rank_position position;
-    if (!owned) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: owned is NULL; pass a pointer");
-    *owned = (qdr_owned){.n_ranges = 0};
+    qdr_matrix layout;
+    qdr_owned part;
+    QDR_TRY(QDRI_CLEAR(qdr_owned, owned));
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: the grid is NULL");
     const int n_ranks = qdr_context_size(qdr_grid_context(grid));
     if (rank < 0 || rank >= n_ranks)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "matrix: there is no rank %d; the grid has ranks 0 to %d", rank, n_ranks - 1);
-    QDR_TRY(qdri_matrix_check(matrix));
+    QDR_TRY(QDRI_TAKE(qdr_matrix, matrix, &layout));
+    QDR_TRY(qdri_matrix_check(&layout));
     position_of(grid, rank, &position);
-    qdri_matrix_part(matrix, &position, owned);
+    qdri_matrix_part(&layout, &position, &part);
+    QDRI_GIVE(qdr_owned, owned, &part);
     return QDR_OK;
 }
 
@@ -37,7 +41,7 @@ qdr_status qdr_matrix_owned(const qdr_grid *grid, const qdr_matrix *matrix, int 
 /* One call. Counts are in elements, one entry per rank. */
 typedef struct move {
     qdr_grid *grid;
-    const qdr_matrix *from, *to;
+    qdr_matrix from, to;
     qdri_rank_position here;
     qdr_owned owned_from, owned_to;
     size_t elem_bytes;
@@ -46,8 +50,11 @@ typedef struct move {
     qdr_stream *stream;
 } move;
 
-static qdr_status arguments_check(const qdr_matrix *from, const qdr_matrix *to, qdr_dtype dtype)
+static qdr_status take_layouts(const qdr_matrix *src, const qdr_matrix *dst, qdr_dtype dtype, move *m)
 {
+    const qdr_matrix *from = &m->from, *to = &m->to;
+    QDR_TRY(QDRI_TAKE(qdr_matrix, src, &m->from));
+    QDR_TRY(QDRI_TAKE(qdr_matrix, dst, &m->to));
     QDR_TRY(qdri_matrix_check(from));
     QDR_TRY(qdri_matrix_check(to));
     const int64_t from_width = qdri_blocks_width(from->cols);
@@ -83,9 +90,9 @@ static qdri_overlap message(const move *m, int from, int to)
     qdri_overlap overlap = {.n_runs = 0};
     position_of(m->grid, from, &source);
     position_of(m->grid, to, &target);
-    if (!qdri_matrix_serves(m->from, &source, &target)) return overlap;
-    qdri_matrix_part(m->from, &source, &held);
-    qdri_matrix_part(m->to, &target, &wanted);
+    if (!qdri_matrix_serves(&m->from, &source, &target)) return overlap;
+    qdri_matrix_part(&m->from, &source, &held);
+    qdri_matrix_part(&m->to, &target, &wanted);
     qdri_owned_overlap(&held, &wanted, &overlap);
     return overlap;
 }
@@ -125,8 +132,8 @@ static qdr_status move_prepare(move *m, const void *src, const void *dst, qdri_r
 {
     const size_t n_ranks = (size_t)m->here.n_ranks;
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(m->grid));
-    qdri_matrix_part(m->from, &m->here, &m->owned_from);
-    qdri_matrix_part(m->to, &m->here, &m->owned_to);
+    qdri_matrix_part(&m->from, &m->here, &m->owned_from);
+    qdri_matrix_part(&m->to, &m->here, &m->owned_to);
     QDR_TRY(part_check(m, &m->owned_from, src, "src"));
     QDR_TRY(part_check(m, &m->owned_to, dst, "dst"));
     QDR_TRY(QDRI_RANGES_CHECK("redistribute", {.what = "src", .begin = src, .bytes = owned_bytes(m, &m->owned_from)},
@@ -197,10 +204,10 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
 {
     qdri_retained *retained = NULL;
     qdri_facts facts = {0};
-    move m = {.grid = grid, .from = src_layout, .to = dst_layout};
+    move m = {.grid = grid};
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "redistribute: the grid is NULL");
     qdr_context *ctx = qdr_grid_context(grid);
-    qdr_status status = arguments_check(src_layout, dst_layout, dtype);
+    qdr_status status = take_layouts(src_layout, dst_layout, dtype, &m);
     if (status == QDR_OK) {
         m.elem_bytes = qdr_dtype_bytes(dtype);
         m.stream = qdri_stream_or_default(grid, stream);
@@ -208,8 +215,8 @@ qdr_status qdr_redistribute(qdr_grid *grid, const qdr_matrix *src_layout, const 
         status = move_prepare(&m, src, dst, &retained);
     }
     if (status == QDR_OK) { /* both layouts together determine who sends what to whom */
-        describe(&facts, "the source", src_layout);
-        describe(&facts, "the target", dst_layout);
+        describe(&facts, "the source", &m.from);
+        describe(&facts, "the target", &m.to);
         qdri_facts_add(&facts, "the call", "dtype", qdr_dtype_name(dtype));
     }
     /* A rank that cannot take part must not leave the others waiting for its messages. */

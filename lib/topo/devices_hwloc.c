@@ -211,7 +211,7 @@ static qdr_status take_nvlink(const matrix *m, int a, int b)
 
 static qdr_status take_xgmi(const matrix *m, int a, int b)
 {
-    const qdr_topo_gpu *gpus = m->loader->topo->gpus;
+    const qdr_topo_gpu *gpus = m->loader->topo->lists->gpus;
     qdr_topo_gpu_link link = {
         .a = gpu_at(m, a), .b = gpu_at(m, b), .is_assumed = 1, .peer = -1, .rate = value_at(m, a, b)};
     if (link.rate <= 0) return QDR_OK;
@@ -244,7 +244,7 @@ static qdr_status take_matrix(topo_loader *loader, const char *name, pair_taker 
             if (gpu_at(&m, b) >= 0) status = take(&m, a, b);
         /* NVLink also leads from GPUs to their package. */
         for (int b = 0; gpu >= 0 && b < m.n && take == take_nvlink; b++)
-            if (is_of_type(&m, b, HWLOC_OBJ_PACKAGE)) loader->topo->gpus[gpu].host_rate += value_at(&m, a, b);
+            if (is_of_type(&m, b, HWLOC_OBJ_PACKAGE)) loader->topo->lists->gpus[gpu].host_rate += value_at(&m, a, b);
     }
     hwloc_distances_release(loader->hwloc, distances);
     return status;
@@ -270,8 +270,8 @@ static qdr_status take_switches(topo_loader *loader)
     const qdr_topo *topo = loader->topo;
     for (int a = 0; a < topo->n_gpus; a++) {
         for (int b = a + 1; b < topo->n_gpus; b++) {
-            const double rate_a = topo->gpus[a].pci_rate, rate_b = topo->gpus[b].pci_rate;
-            if (!share_switch(loader->hwloc, topo->gpus[a].bus, topo->gpus[b].bus)) continue;
+            const double rate_a = topo->lists->gpus[a].pci_rate, rate_b = topo->lists->gpus[b].pci_rate;
+            if (!share_switch(loader->hwloc, topo->lists->gpus[a].bus, topo->lists->gpus[b].bus)) continue;
             const qdr_topo_gpu_link link = {
                 .a = a, .b = b, .link = QDR_LINK_PCI, .peer = -1, .rate = rate_a < rate_b ? rate_a : rate_b};
             QDR_TRY(qdri_topo_set_link(loader, &link));
@@ -292,7 +292,7 @@ qdr_status qdri_topo_load_devices(topo_loader *loader)
             QDR_TRY(load_nic(loader, device));
     }
     if (loader->topo->n_gpus > 1)
-        qsort(loader->topo->gpus, (size_t)loader->topo->n_gpus, sizeof *loader->topo->gpus, by_bus);
+        qsort(loader->topo->lists->gpus, (size_t)loader->topo->n_gpus, sizeof *loader->topo->lists->gpus, by_bus);
     /* Devices that are not PCI functions: the adapters of some virtual machines. */
     while ((device = hwloc_get_next_osdev(loader->hwloc, device))) {
         qdr_topo_nic *nic;

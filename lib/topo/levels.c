@@ -8,6 +8,7 @@
 
 #include "core/group.h"
 #include "core/order.h"
+#include "core/sized.h"
 #include "topo/machine.h"
 
 /* From the smallest. */
@@ -80,9 +81,9 @@ typedef struct level_walk {
 /* Modules have no numbers: that of their first GPU. */
 static int module_of(const qdr_topo *topo, int gpu)
 {
-    if (!topo || gpu < 0 || gpu >= topo->n_gpus || !*topo->gpus[gpu].module) return -1;
+    if (!topo || gpu < 0 || gpu >= topo->n_gpus || !*topo->lists->gpus[gpu].module) return -1;
     int first = 0;
-    while (strcmp(topo->gpus[first].module, topo->gpus[gpu].module) != 0) first++;
+    while (strcmp(topo->lists->gpus[first].module, topo->lists->gpus[gpu].module) != 0) first++;
     return first;
 }
 
@@ -161,9 +162,8 @@ qdr_status qdr_topo_levels_read(const qdr_topo *topo, const int sizes[QDR_N_AXES
     qdr_topo_levels made = {0};
     qdri_levels nested;
     word read[2];
-    if (levels) *levels = made;
-    if (!levels || !words)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words or the result is NULL; pass both, words such as 8,all");
+    QDR_TRY(QDRI_CLEAR(qdr_topo_levels, levels));
+    if (!words) return QDR_FAIL(QDR_ERR_ARGUMENT, "levels: the words are NULL; pass some, such as 8,all");
     QDR_TRY(qdri_topo_check_grid(sizes, order, places, &walk.n_ranks));
     QDR_TRY(read_words(words, sizes[QDR_Z] * sizes[QDR_D], read));
     if (!order) order = QDRI_USUAL_ORDER;
@@ -174,6 +174,6 @@ qdr_status qdr_topo_levels_read(const qdr_topo *topo, const int sizes[QDR_N_AXES
     made.gradient_parts = find_parts(&walk, &read[0], walk.z, "gradients", &made);
     made.optimizer_parts = find_parts(&walk, &read[1], made.gradient_parts, "optimizer state", &made);
     QDR_TRY(qdri_levels_read("levels", walk.z, walk.d, made.gradient_parts, made.optimizer_parts, &nested));
-    *levels = made;
+    QDRI_GIVE(qdr_topo_levels, levels, &made);
     return QDR_OK;
 }

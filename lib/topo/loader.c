@@ -34,9 +34,9 @@ double qdri_topo_rate(double gigabytes_per_sec)
 qdr_status qdri_topo_add_gpu(topo_loader *loader, qdr_topo_gpu **gpu)
 {
     qdr_topo *topo = loader->topo;
-    QDR_TRY(qdri_list_grow((void **)&topo->gpus, topo->n_gpus, &loader->gpu_capacity, sizeof *topo->gpus,
+    QDR_TRY(qdri_list_grow((void **)&topo->lists->gpus, topo->n_gpus, &loader->gpu_capacity, sizeof *topo->lists->gpus,
                            "GPUs of a machine"));
-    *gpu = &topo->gpus[topo->n_gpus];
+    *gpu = &topo->lists->gpus[topo->n_gpus];
     **gpu = (qdr_topo_gpu){.package = -1, .numa = -1};
     snprintf((*gpu)->name, sizeof(*gpu)->name, "gpu%d", topo->n_gpus++);
     return QDR_OK;
@@ -45,9 +45,9 @@ qdr_status qdri_topo_add_gpu(topo_loader *loader, qdr_topo_gpu **gpu)
 qdr_status qdri_topo_add_nic(topo_loader *loader, const char *name, qdr_topo_nic **nic)
 {
     qdr_topo *topo = loader->topo;
-    QDR_TRY(qdri_list_grow((void **)&topo->nics, topo->n_nics, &loader->nic_capacity, sizeof *topo->nics,
+    QDR_TRY(qdri_list_grow((void **)&topo->lists->nics, topo->n_nics, &loader->nic_capacity, sizeof *topo->lists->nics,
                            "adapters of a machine"));
-    *nic = &topo->nics[topo->n_nics++];
+    *nic = &topo->lists->nics[topo->n_nics++];
     **nic = (qdr_topo_nic){.rate = 0};
     qdri_topo_copy((*nic)->name, sizeof(*nic)->name, name);
     return QDR_OK;
@@ -56,7 +56,7 @@ qdr_status qdri_topo_add_nic(topo_loader *loader, const char *name, qdr_topo_nic
 int qdri_topo_find_gpu(const qdr_topo *topo, const char *bus)
 {
     for (int i = 0; i < topo->n_gpus; i++)
-        if (strcmp(topo->gpus[i].bus, bus) == 0) return i;
+        if (strcmp(topo->lists->gpus[i].bus, bus) == 0) return i;
     return -1;
 }
 
@@ -78,9 +78,9 @@ qdr_status qdri_topo_set_link(topo_loader *loader, const qdr_topo_gpu_link *link
         *old = made;
         return QDR_OK;
     }
-    QDR_TRY(qdri_list_grow((void **)&topo->gpu_links, topo->n_gpu_links, &loader->link_capacity,
-                           sizeof *topo->gpu_links, "links of GPUs"));
-    topo->gpu_links[topo->n_gpu_links++] = made;
-    qsort(topo->gpu_links, (size_t)topo->n_gpu_links, sizeof *topo->gpu_links, by_gpus);
+    QDR_TRY(qdri_list_grow((void **)&topo->lists->gpu_links, topo->n_gpu_links, &loader->link_capacity,
+                           sizeof *topo->lists->gpu_links, "links of GPUs"));
+    topo->lists->gpu_links[topo->n_gpu_links++] = made;
+    qsort(topo->lists->gpu_links, (size_t)topo->n_gpu_links, sizeof *topo->lists->gpu_links, by_gpus);
     return QDR_OK;
 }

@@ -6,6 +6,17 @@
 #include "core/status.h"
 #include "quadrille/topo.h"
 
+/* What a qdr_topo lists. */
+struct qdr_topo_lists {
+    qdr_topo_package *packages;
+    qdr_topo_numa *numas;
+    qdr_topo_cache *caches;
+    qdr_topo_core *cores;
+    qdr_topo_gpu *gpus;
+    qdr_topo_gpu_link *gpu_links; /* by a, then b */
+    qdr_topo_nic *nics;
+};
+
 /* A machine being read. */
 typedef struct topo_loader {
     void *hwloc; /* hwloc_topology_t, while it reads */

@@ -58,22 +58,22 @@ qdr_status qdri_topo_load_machine(topo_loader *loader, const char *xml)
                         "install libhwloc-dev and build again",
                         xml ? xml : "HWLOC_SYNTHETIC");
     count_threads(&counts);
-    QDR_TRY(QDRI_NEW(1, "packages of a machine", &topo->packages));
-    QDR_TRY(QDRI_NEW(1, "NUMA nodes of a machine", &topo->numas));
-    QDR_TRY(QDRI_NEW(MAX_CPUS, "cores of a machine", &topo->cores));
+    QDR_TRY(QDRI_NEW(1, "packages of a machine", &topo->lists->packages));
+    QDR_TRY(QDRI_NEW(1, "NUMA nodes of a machine", &topo->lists->numas));
+    QDR_TRY(QDRI_NEW(MAX_CPUS, "cores of a machine", &topo->lists->cores));
     for (int cpu = 0; cpu < MAX_CPUS; cpu++) {
         const int n_threads = counts.n_threads[cpu];
         if (n_threads == 0) continue;
-        topo->cores[topo->n_cores++] = (qdr_topo_core){.cache = -1, .n_threads = n_threads, .first_cpu = cpu};
+        topo->lists->cores[topo->n_cores++] = (qdr_topo_core){.cache = -1, .n_threads = n_threads, .first_cpu = cpu};
         topo->n_threads += n_threads;
     }
     topo->is_this_machine = topo->n_packages = topo->n_numas = 1;
     topo->bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    topo->packages[0].n_cores = topo->n_cores;
-    topo->numas[0] = (qdr_topo_numa){.n_cores = topo->n_cores, .bytes = topo->bytes};
+    topo->lists->packages[0].n_cores = topo->n_cores;
+    topo->lists->numas[0] = (qdr_topo_numa){.n_cores = topo->n_cores, .bytes = topo->bytes};
     topo->here = (qdr_topo_place){0, 0, 0, -1, -1, -1};
     read_value("/proc/thread-self/status", "Cpus_allowed_list", topo->cpus, sizeof topo->cpus);
-    return qdri_topo_cpu_model(topo->packages[0].model, sizeof topo->packages[0].model);
+    return qdri_topo_cpu_model(topo->lists->packages[0].model, sizeof topo->lists->packages[0].model);
 }
 
 qdr_status qdri_topo_cores(int *n_cores)

@@ -133,18 +133,18 @@ static const char *model_of(hwloc_topology_t hwloc, hwloc_obj_t package)
 static qdr_status load_parts(hwloc_topology_t hwloc, qdr_topo *topo)
 {
     int n = count_of(hwloc, HWLOC_OBJ_PACKAGE);
-    QDR_TRY(QDRI_NEW(n, "packages of a machine", &topo->packages));
+    QDR_TRY(QDRI_NEW(n, "packages of a machine", &topo->lists->packages));
     for (; topo->n_packages < n; topo->n_packages++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_PACKAGE, (unsigned)topo->n_packages);
-        qdr_topo_package *package = &topo->packages[topo->n_packages];
+        qdr_topo_package *package = &topo->lists->packages[topo->n_packages];
         package->n_cores = cores_in(hwloc, object->cpuset);
         qdri_topo_copy(package->model, sizeof package->model, model_of(hwloc, object));
     }
     n = count_of(hwloc, HWLOC_OBJ_NUMANODE);
-    QDR_TRY(QDRI_NEW(n, "NUMA nodes of a machine", &topo->numas));
+    QDR_TRY(QDRI_NEW(n, "NUMA nodes of a machine", &topo->lists->numas));
     for (; topo->n_numas < n; topo->n_numas++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, (unsigned)topo->n_numas);
-        qdr_topo_numa *numa = &topo->numas[topo->n_numas];
+        qdr_topo_numa *numa = &topo->lists->numas[topo->n_numas];
         numa->os_index = (int)object->os_index;
         numa->package = package_of(hwloc, object->cpuset);
         numa->n_cores = cores_in(hwloc, object->cpuset);
@@ -153,11 +153,11 @@ static qdr_status load_parts(hwloc_topology_t hwloc, qdr_topo *topo)
     }
     n = 0;
     for (int i = 0; i < N_CACHE_TYPES; i++) n += count_of(hwloc, cache_types[i]);
-    QDR_TRY(QDRI_NEW(n, "caches of a machine", &topo->caches));
+    QDR_TRY(QDRI_NEW(n, "caches of a machine", &topo->lists->caches));
     for (int i = 0; i < N_CACHE_TYPES; i++) {
         for (int j = 0; j < count_of(hwloc, cache_types[i]); j++) {
             const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, cache_types[i], (unsigned)j);
-            topo->caches[topo->n_caches++] = (qdr_topo_cache){
+            topo->lists->caches[topo->n_caches++] = (qdr_topo_cache){
                 .level = i + 1,
                 .n_cores = cores_in(hwloc, object->cpuset),
                 .bytes = qdri_topo_bytes(object->attr->cache.size, 1),
@@ -167,7 +167,7 @@ static qdr_status load_parts(hwloc_topology_t hwloc, qdr_topo *topo)
     return QDR_OK;
 }
 
-/* Index in topo->caches of the outermost cache above an object; -1: none. */
+/* Index in topo->lists->caches of the outermost cache above an object; -1: none. */
 static int outer_cache(hwloc_topology_t hwloc, hwloc_obj_t object)
 {
     int found = -1, before = 0;
@@ -196,12 +196,12 @@ static qdr_status load_cores(hwloc_topology_t hwloc, qdr_topo *topo)
 {
     const hwloc_obj_type_t type = core_type(hwloc);
     const int n = count_of(hwloc, type);
-    QDR_TRY(QDRI_NEW(n, "cores of a machine", &topo->cores));
+    QDR_TRY(QDRI_NEW(n, "cores of a machine", &topo->lists->cores));
     for (int i = 0; i < n; i++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(hwloc, type, (unsigned)i);
         const int n_threads = hwloc_bitmap_weight(object->cpuset);
         if (n_threads <= 0) continue; /* a damaged file: none, or the full set */
-        topo->cores[topo->n_cores++] = (qdr_topo_core){
+        topo->lists->cores[topo->n_cores++] = (qdr_topo_core){
             .package = package_of(hwloc, object->cpuset),
             .numa = numa_of(hwloc, object),
             .cache = outer_cache(hwloc, object),

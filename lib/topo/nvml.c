@@ -50,7 +50,7 @@ typedef enum remote { NOTHING, GPU, SWITCH, HOST } remote;
 /* What NVML does not report stays unknown. */
 typedef struct nvml_gpu {
     nvml_device device; /* NULL: unknown */
-    int index; /* in topo->gpus */
+    int index; /* in topo->lists->gpus */
     char name[96], bus[24]; /* "": unknown; bus as hwloc writes it */
     int64_t bytes; /* memory; 0: unknown */
     double link_rate; /* bytes per second of one NVLink; 0: unknown */
@@ -198,7 +198,7 @@ static qdr_status take_gpu(topo_loader *loader, int number, nvml_gpu *from)
         qdri_sys_locate(loader->topo, gpu->bus, &gpu->package, &gpu->numa);
         from->index = loader->topo->n_gpus - 1;
     }
-    gpu = &loader->topo->gpus[from->index];
+    gpu = &loader->topo->lists->gpus[from->index];
     snprintf(gpu->name, sizeof gpu->name, "nvml%d", number);
     if (*from->name) qdri_topo_copy(gpu->model, sizeof gpu->model, from->name);
     if (from->bytes) gpu->bytes = from->bytes;
@@ -264,7 +264,7 @@ static qdr_status take_all(topo_loader *loader, nvml_library *nvml)
     }
     for (int i = 0; i < nvml->n; i++) {
         const nvml_gpu *gpu = &nvml->gpus[i];
-        loader->topo->gpus[gpu->index].host_rate = gpu->link_rate * count_links(gpu, HOST, NULL);
+        loader->topo->lists->gpus[gpu->index].host_rate = gpu->link_rate * count_links(gpu, HOST, NULL);
         for (int j = i + 1; j < nvml->n; j++) QDR_TRY(take_pair(loader, nvml, gpu, &nvml->gpus[j]));
     }
     return QDR_OK;

@@ -6,6 +6,7 @@
 
 #include "core/order.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "topo/machine.h"
 
 #define MAX_RANKS (1 << 20)
@@ -26,7 +27,7 @@ double qdr_topo_network_rate(const qdr_topo *topo)
     double fastest = 0;
     int n = 0;
     for (int i = 0; topo && i < topo->n_nics; i++) {
-        const double rate = topo->nics[i].rate;
+        const double rate = topo->lists->nics[i].rate;
         if (rate > fastest) {
             fastest = rate;
             n = 0;
@@ -59,25 +60,25 @@ void qdri_topo_confine(const qdr_topo *topo, const unsigned char *is_used, qdr_t
     int n = 0;
     *place = (qdr_topo_place){0, -1, -1, -1, -1, -1};
     for (int i = 0; i < topo->n_cores; i++)
-        if (is_used[i]) confine(place, &topo->cores[i], i, n++ == 0);
+        if (is_used[i]) confine(place, &topo->lists->cores[i], i, n++ == 0);
 }
 
-qdr_topo_place qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks)
+void qdr_topo_spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks, qdr_topo_place *place)
 {
-    qdr_topo_place place = {node, -1, -1, -1, -1, -1};
-    if (!topo || index < 0 || index >= n_ranks) return place;
+    if (!place) return;
+    *place = (qdr_topo_place){node, -1, -1, -1, -1, -1};
+    if (!topo || index < 0 || index >= n_ranks) return;
     const int64_t n = on_gpus ? topo->n_gpus : topo->n_cores;
     const int begin = (int)(index * n / n_ranks);
     if (!on_gpus) {
         int end = (int)((index + 1) * n / n_ranks);
         if (end <= begin) end = begin + 1; /* more ranks than cores */
-        for (int i = begin; i < end && i < n; i++) confine(&place, &topo->cores[i], i, i == begin);
+        for (int i = begin; i < end && i < n; i++) confine(place, &topo->lists->cores[i], i, i == begin);
     } else if (n > 0) {
-        place.gpu = n_ranks <= n ? index : begin;
-        place.package = topo->gpus[place.gpu].package;
-        place.numa = topo->gpus[place.gpu].numa;
+        place->gpu = n_ranks <= n ? index : begin;
+        place->package = topo->lists->gpus[place->gpu].package;
+        place->numa = topo->lists->gpus[place->gpu].numa;
     }
-    return place;
 }
 
 /* ---- links between two places ---- */
@@ -86,7 +87,8 @@ const qdr_topo_gpu_link *qdri_topo_find_link(const qdr_topo *topo, int a, int b)
 {
     const int low = a < b ? a : b, high = a < b ? b : a;
     for (int i = 0; topo && i < topo->n_gpu_links; i++)
-        if (topo->gpu_links[i].a == low && topo->gpu_links[i].b == high) return &topo->gpu_links[i];
+        if (topo->lists->gpu_links[i].a == low && topo->lists->gpu_links[i].b == high)
+            return &topo->lists->gpu_links[i];
     return NULL;
 }
 
@@ -245,13 +247,14 @@ qdr_status qdri_topo_check_grid(const int sizes[QDR_N_AXES], const char *order, 
 }
 
 qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const char *order,
-                        const qdr_topo_place *places, qdr_topo_axis axes[QDR_N_AXES])
+                        const qdr_topo_place *places, qdr_axis axis, qdr_topo_axis *found)
 {
-    axis_walk walk = {.topo = topo, .places = places};
+    axis_walk walk = {.topo = topo, .places = places, .stride = 1};
+    qdr_topo_axis own = {.n_ranks = 0};
     qdr_status status = QDR_OK;
-    if (!axes) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: sizes, places or the result is NULL");
-    memset(axes, 0, QDR_N_AXES * sizeof *axes);
+    QDR_TRY(QDRI_CLEAR(qdr_topo_axis, found));
     QDR_TRY(qdri_topo_check_grid(sizes, order, places, &walk.n_ranks));
+    if ((unsigned)axis >= QDR_N_AXES) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: there is no axis %d", (int)axis);
     if (!order) order = QDRI_USUAL_ORDER;
     for (int rank = 0; rank < walk.n_ranks; rank++)
         if (topo && places[rank].gpu >= topo->n_gpus)
@@ -260,13 +263,10 @@ qdr_status qdr_topo_map(const qdr_topo *topo, const int sizes[QDR_N_AXES], const
     QDR_TRY_OUT(status, QDRI_NEW(walk.n_ranks, "nodes of ranks", &walk.nodes));
     QDR_TRY_OUT(status, QDRI_NEW(walk.n_ranks, "links of groups", &walk.links));
     QDR_TRY_OUT(status, QDRI_NEW(walk.n_ranks, "members of groups", &walk.before));
-    walk.stride = 1;
-    for (int i = 0; i < QDR_N_AXES; i++) {
-        const int axis = qdri_axis_of(order[i]);
-        walk.n_members = sizes[axis];
-        measure_axis(&walk, &axes[axis]);
-        walk.stride *= sizes[axis];
-    }
+    for (int i = 0; qdri_axis_of(order[i]) != (int)axis; i++) walk.stride *= sizes[qdri_axis_of(order[i])];
+    walk.n_members = sizes[axis];
+    measure_axis(&walk, &own);
+    QDRI_GIVE(qdr_topo_axis, found, &own);
 out:
     free(walk.nodes);
     free(walk.links);

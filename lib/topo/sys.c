@@ -40,8 +40,8 @@ void qdri_sys_locate(const qdr_topo *topo, const char *bus, int *package, int *n
     const int os_index = (int)qdri_sys_number(-1, "/sys/bus/pci/devices/%s/numa_node", bus);
     *package = *numa = -1;
     for (int i = 0; i < topo->n_numas && os_index >= 0; i++)
-        if (topo->numas[i].os_index == os_index) *numa = i;
-    if (*numa >= 0) *package = topo->numas[*numa].package;
+        if (topo->lists->numas[i].os_index == os_index) *numa = i;
+    if (*numa >= 0) *package = topo->lists->numas[*numa].package;
 }
 
 /* ---- CPU time granted by a control group ---- */

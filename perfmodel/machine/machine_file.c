@@ -8,6 +8,7 @@
 
 #include "core/json.h"
 #include "core/nearest.h"
+#include "core/sized.h"
 #include "files/data.h"
 #include "machine/machine_table.h"
 
@@ -119,10 +120,10 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
 static void set_neutral(qdr_machine *machine)
 {
     qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
-    *machine = (qdr_machine){.version = QDR_OPTS_INIT, .memory_efficiency = 1, .n_units = 1, .wave_power = 1};
+    *machine = (qdr_machine){QDR_INIT(qdr_machine), .memory_efficiency = 1, .n_units = 1, .wave_power = 1};
     for (int i = 0; i < 3; i++) *types[i] = (qdr_machine_products){.most = 1, .factor = {1, 1, 1}, .odd_factor = 1};
     machine->collectives.n_protocols = 1;
-    machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
+    machine->collectives.protocols[0] = (qdr_machine_protocol){.step_factor = 1, .rate_factor = 1};
 }
 
 static qdr_status load(const char *name_or_path, int depth, qdr_machine *machine);
@@ -159,7 +160,7 @@ int qdri_machine_prefer(const char *name, const char **list, int n)
     if (is_asking) return 0;
     is_asking = 1;
     for (int i = 0; i < n; i++) {
-        qdr_machine machine;
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
         if (qdr_machine_load(list[i], &machine) != QDR_OK) continue; /* a broken file is not a suggestion */
         if (!qdri_name_begins(name, machine.device)) continue;
         const char *near = list[i];
@@ -200,10 +201,11 @@ static qdr_status check_link(const qdr_machine *machine, int level, const char *
                     name, level + 1, machine->links[level + 1].n_ranks, link->n_ranks);
 }
 
-qdr_status qdr_machine_check(const qdr_machine *machine, const char *name)
+qdr_status qdr_machine_check(const qdr_machine *given, const char *name)
 {
-    if (!machine || machine->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: it is NULL or was not read by qdr_machine_load");
+    qdr_machine own;
+    const qdr_machine *machine = &own;
+    QDR_TRY(QDRI_TAKE(qdr_machine, given, &own));
     if (machine->ranks_per_node < 1) return missing(name, "ranks_per_node", "a number of ranks");
     if (!(machine->memory_bytes > 0)) return missing(name, "memory_GiB", "the memory of a rank");
     if (!(machine->memory_bytes_per_sec > 0)) return missing(name, "memory_GBps", "the memory's speed");
@@ -277,9 +279,12 @@ static void write_list(FILE *file, const qdri_machine_list *list, const qdr_mach
     fputs("\n  ]", file);
 }
 
-qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE *file)
+qdr_status qdr_machine_write(const qdr_machine *given, const char *more, FILE *file)
 {
-    if (!machine || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or the file to write to is NULL");
+    qdr_machine own;
+    const qdr_machine *machine = &own;
+    if (!file) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the file to write to is NULL");
+    QDR_TRY(QDRI_TAKE(qdr_machine, given, &own));
     QDR_TRY(qdr_machine_check(machine, machine->name));
     fputs("{\n  \"name\": ", file);
     write_text(file, machine->name);
@@ -302,30 +307,33 @@ qdr_status qdr_machine_write(const qdr_machine *machine, const char *more, FILE 
 
 /* ---- public functions ---- */
 
-static qdr_status finish(qdr_status status, const char *name, qdr_machine *machine)
+static qdr_status finish(qdr_status status, const char *name, const qdr_machine *own, qdr_machine *machine)
 {
-    if (status == QDR_OK) status = qdr_machine_check(machine, name);
-    if (status != QDR_OK) *machine = (qdr_machine){0};
+    if (status == QDR_OK) status = qdr_machine_check(own, name);
+    if (status == QDR_OK) QDRI_GIVE(qdr_machine, machine, own);
     return status;
 }
 
 qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine)
 {
-    if (!name_or_path || !machine) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the result pointer is NULL");
-    set_neutral(machine);
-    return finish(load(name_or_path, 0, machine), name_or_path, machine);
+    qdr_machine own;
+    QDR_TRY(QDRI_CLEAR(qdr_machine, machine));
+    if (!name_or_path) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name is NULL");
+    set_neutral(&own);
+    return finish(load(name_or_path, 0, &own), name_or_path, &own, machine);
 }
 
 qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name, qdr_machine *machine)
 {
+    qdr_machine own;
     qdri_json *document = NULL;
-    if (!text || !name || !machine)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the text, its name or the result pointer is NULL");
-    set_neutral(machine);
+    QDR_TRY(QDRI_CLEAR(qdr_machine, machine));
+    if (!text || !name) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the text or its name is NULL");
+    set_neutral(&own);
     qdr_status status = qdri_json_parse(text, bytes, name, &document);
-    if (status == QDR_OK) status = read_document(document, 0, machine);
+    if (status == QDR_OK) status = read_document(document, 0, &own);
     qdri_json_free(&document);
-    return finish(status, name, machine);
+    return finish(status, name, &own, machine);
 }
 
 qdr_status qdr_machine_list(qdr_name_fn each, void *user)

@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "core/nearest.h"
+#include "core/sized.h"
 #include "files/data.h"
 #include "machine/machine_table.h"
 
@@ -106,8 +107,8 @@ qdr_status qdr_machine_find(const char *text, qdr_machine *machine)
 {
     qdri_data_names names = {0};
     search s = {.text = text};
-    if (machine) *machine = (qdr_machine){0};
-    if (!text || !machine) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name or the result pointer is NULL");
+    QDR_TRY(QDRI_CLEAR(qdr_machine, machine));
+    if (!text) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name is NULL");
     QDR_TRY(qdri_data_list("machines", &names));
     const qdr_status status = search_all(&s, &names);
     qdri_data_names_free(&names);

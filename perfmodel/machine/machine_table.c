@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/nearest.h"
+#include "core/sized.h"
 #include "core/status.h"
 #include "quadrille/codec.h"
 
@@ -278,23 +279,28 @@ static qdr_status find(qdr_machine *machine, const char *key, spot *found)
 
 qdr_status qdr_machine_get(const qdr_machine *machine, const char *key, double *value)
 {
+    qdr_machine own;
     spot at;
     if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the value pointer is NULL");
     *value = 0;
-    QDR_TRY(find((qdr_machine *)machine, key, &at));
+    QDR_TRY(QDRI_TAKE(qdr_machine, machine, &own));
+    QDR_TRY(find(&own, key, &at));
     *value = qdri_machine_get_number(at.item, at.field);
     return QDR_OK;
 }
 
 qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value)
 {
+    qdr_machine own;
     spot at;
     char range[RANGE_BYTES];
-    QDR_TRY(find(machine, key, &at));
+    QDR_TRY(QDRI_TAKE(qdr_machine, machine, &own));
+    QDR_TRY(find(&own, key, &at));
     const qdri_machine_field *f = at.field;
     if (!is_in_range(f, value))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: key '%s' is %g; %s is needed", key, value, range_of(f, range));
     qdri_machine_set_number(at.item, f, value);
+    QDRI_GIVE(qdr_machine, machine, &own);
     return QDR_OK;
 }
 
@@ -339,8 +345,9 @@ static int tell(const spot *at, void *user)
 
 void qdr_machine_keys(const qdr_machine *machine, qdr_name_fn each, void *user)
 {
+    qdr_machine own;
     telling to = {each, user};
-    if (machine && each) walk((qdr_machine *)machine, tell, &to);
+    if (each && QDRI_TAKE(qdr_machine, machine, &own) == QDR_OK) walk(&own, tell, &to);
 }
 
 /* ---- ranks of a node ---- */
@@ -356,10 +363,11 @@ static void remove_link(qdr_machine *machine, int level)
     memmove(&links[level], next, (size_t)(machine->n_links - level) * sizeof *links);
 }
 
-qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
+qdr_status qdr_machine_set_ranks_per_node(qdr_machine *given, int n_ranks)
 {
-    if (!machine || n_ranks < 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: %d ranks a node, or the machine is NULL; use 1 or more", n_ranks);
+    qdr_machine own, *machine = &own;
+    QDR_TRY(QDRI_TAKE(qdr_machine, given, &own));
+    if (n_ranks < 1) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: %d ranks a node; use 1 or more", n_ranks);
     qdr_machine_link *links = machine->links;
     const int before = machine->ranks_per_node;
     machine->ranks_per_node = n_ranks;
@@ -372,5 +380,6 @@ qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks)
         const int joins_no_more = all == (l > 0 ? links[l - 1].n_ranks : 1); /* than those inside */
         if (joins_no_more || (all < n_ranks && n_ranks % all)) remove_link(machine, l);
     }
+    QDRI_GIVE(qdr_machine, given, machine);
     return QDR_OK;
 }

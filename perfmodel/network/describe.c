@@ -42,7 +42,8 @@ qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const
                                     .layout = layout,
                                     .n_layers = n_layers,
                                     .n_ranks_y = position->size[QDR_Y]};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{network->hidden, 1}}, .col_axis = QDR_X, .layout = layout};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{network->hidden, 1}}, .col_axis = QDR_X,
+                                 .layout = layout};
     sink s = {net, n_layers, NULL};
     qdr_edge stream;
     QDR_TRY(qdri_net_begin(net, position, opts));

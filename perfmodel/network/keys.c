@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network/keys.h"
+#include "core/sized.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -92,16 +93,18 @@ static void show(const qdr_network *network, const qdri_network_key *key, char t
         snprintf(text, 40, "%" PRId64, value);
 }
 
-int qdr_network_differ(const qdr_network *a, const qdr_network *b, qdr_network_difference *difference)
+int qdr_network_differ(const qdr_network *first, const qdr_network *second, qdr_network_difference *difference)
 {
-    if (!a || !b) return a != b;
+    qdr_network a, b;
+    qdr_network_difference found;
+    if (!first || !second) return first != second;
+    if (QDRI_TAKE(qdr_network, first, &a) != QDR_OK || QDRI_TAKE(qdr_network, second, &b) != QDR_OK) return 1;
     for (const qdri_network_key *key = qdri_network_keys; key < qdri_network_keys + QDRI_N_NETWORK_KEYS; key++) {
-        if (is_same(a, b, key)) continue;
-        if (difference) {
-            difference->key = key->name;
-            show(a, key, difference->first);
-            show(b, key, difference->second);
-        }
+        if (is_same(&a, &b, key)) continue;
+        found.key = key->name;
+        show(&a, key, found.first);
+        show(&b, key, found.second);
+        if (difference) QDRI_GIVE(qdr_network_difference, difference, &found);
         return 1;
     }
     return 0;

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters and flops of a network, from its shape. */
+#include "core/sized.h"
 #include "core/status.h"
 #include "network/sizes.h"
 
 static qdr_status check(const qdr_network *net)
 {
-    if (!net) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the network is NULL");
-    if (net->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: version is %u; begin the description with QDR_OPTS_INIT",
-                        net->version);
     const struct {
         const char *what;
         int64_t n, least;
@@ -65,10 +62,12 @@ static void add(sum *s, int64_t a, int64_t b)
     s->too_large |= __builtin_add_overflow(s->n, product, &s->n);
 }
 
-qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts)
+qdr_status qdr_network_params(const qdr_network *given, qdr_network_counts *counts)
 {
-    if (!counts) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
-    *counts = (qdr_network_counts){.total = 0};
+    qdr_network own;
+    const qdr_network *network = &own;
+    QDR_TRY(QDRI_CLEAR(qdr_network_counts, counts));
+    QDR_TRY(QDRI_TAKE(qdr_network, given, &own));
     QDR_TRY(check(network));
     const int64_t norm = network->hidden * (network->norm == QDR_NORM_LAYER ? 2 : 1);
     const int64_t hidden = network->hidden, n_up = network->gated ? 2 : 1;
@@ -96,7 +95,7 @@ qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *co
     if (total.too_large)
         return QDR_FAIL(QDR_ERR_SHAPE, "network: the parameters of %.63s are too many for 63 bits; check its sizes",
                         network->name);
-    *counts = (qdr_network_counts){
+    const qdr_network_counts made = {
         .embedding = network->vocab * network->hidden,
         .positions = network->positions * network->hidden,
         .attention = attention.n,
@@ -107,6 +106,7 @@ qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *co
         .head = network->tied ? 0 : network->vocab * network->hidden,
         .total = total.n,
     };
+    QDRI_GIVE(qdr_network_counts, counts, &made);
     return QDR_OK;
 }
 
@@ -119,11 +119,14 @@ static double mean_seen(double sequence, double window)
     return w - w * (w - 1) / (2 * sequence);
 }
 
-qdr_status qdr_network_flops_per_token(const qdr_network *network, int64_t sequence, qdr_network_flops *flops)
+qdr_status qdr_network_flops_per_token(const qdr_network *given, int64_t sequence, qdr_network_flops *flops)
 {
-    if (!flops) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
-    *flops = (qdr_network_flops){.linear = 0};
-    qdr_network_counts counts;
+    qdr_network own;
+    const qdr_network *network = &own;
+    qdr_network_flops made;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
+    QDR_TRY(QDRI_CLEAR(qdr_network_flops, flops));
+    QDR_TRY(QDRI_TAKE(qdr_network, given, &own));
     QDR_TRY(qdr_network_params(network, &counts));
     if (sequence < 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "network: a sequence of %" PRId64 " tokens; 1 at least", sequence);
@@ -133,9 +136,10 @@ qdr_status qdr_network_flops_per_token(const qdr_network *network, int64_t seque
     const double n_mlp = network->gated ? 3 : 2, s = (double)sequence;
     const double windows = network->window ? (double)network->window_layers : 0;
     const double window = network->window && network->window < sequence ? (double)network->window : s;
-    flops->linear = 2 * layers * hidden * (2 * q + 2 * kv + n_mlp * (double)network->ffn);
-    flops->head = 2 * (double)network->vocab * hidden;
-    flops->attention = 4 * q * ((layers - windows) * s + windows * window);
-    flops->attention_causal = 4 * q * ((layers - windows) * mean_seen(s, s) + windows * mean_seen(s, window));
+    made.linear = 2 * layers * hidden * (2 * q + 2 * kv + n_mlp * (double)network->ffn);
+    made.head = 2 * (double)network->vocab * hidden;
+    made.attention = 4 * q * ((layers - windows) * s + windows * window);
+    made.attention_causal = 4 * q * ((layers - windows) * mean_seen(s, s) + windows * mean_seen(s, window));
+    QDRI_GIVE(qdr_network_flops, flops, &made);
     return QDR_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/sized.h"
 #include "files/data.h"
 #include "network/sizes.h"
 
@@ -337,12 +338,12 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
 {
     qdri_json_node root;
     const family *f = NULL;
-    qdr_network_counts counts;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     QDR_TRY(qdri_json_root(document, &root));
     QDR_TRY(find_family(&root, &f));
     QDR_TRY(refuse_other_heads(&root));
     qdr_network net = f->shape;
-    net.version = QDR_OPTS_INIT;
+    net.size = sizeof net;
     net.norms_per_layer = 2;
     snprintf(net.name, sizeof net.name, "%s", name);
     QDR_TRY(read_sizes(&root, f, &net));
@@ -352,7 +353,7 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     QDR_TRY(read_windows(&root, f, &net));
     QDR_TRY(read_choices(&root, f, &net));
     QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
-    *network = net;
+    QDRI_GIVE(qdr_network, network, &net);
     return QDR_OK;
 }
 
@@ -379,8 +380,7 @@ qdr_status qdr_network_load(const char *name_or_path, qdr_network *network)
 {
     char path[QDRI_DATA_PATH_BYTES], name[sizeof network->name];
     qdri_json *document;
-    if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
-    *network = (qdr_network){.version = 0};
+    QDR_TRY(QDRI_CLEAR(qdr_network, network));
     if (!name_or_path) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the name is NULL");
     QDR_TRY(qdri_data_resolve("network", "model", kind, name_or_path, NULL, path));
     QDR_TRY(qdri_json_load(path, &document));
@@ -393,8 +393,7 @@ qdr_status qdr_network_load(const char *name_or_path, qdr_network *network)
 qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name, qdr_network *network)
 {
     qdri_json *document;
-    if (!network) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the result is NULL");
-    *network = (qdr_network){.version = 0};
+    QDR_TRY(QDRI_CLEAR(qdr_network, network));
     if (!text || !name) return QDR_FAIL(QDR_ERR_ARGUMENT, "network: the text or its name is NULL");
     QDR_TRY(qdri_json_parse(text, bytes, name, &document));
     const qdr_status status = read_network(document, name, network);

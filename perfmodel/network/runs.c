@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/sized.h"
 #include "quadrille/plan.h"
 
 static int refuse(qdr_obstacle *obstacle, const char *what, const char *why)
@@ -69,8 +70,16 @@ static int plan_runs(const qdr_plan *plan, qdr_obstacle *obstacle)
 
 int qdr_plan_runs(const qdr_network *network, const qdr_plan *plan, qdr_obstacle *obstacle)
 {
-    qdr_obstacle unused;
-    if (!obstacle) obstacle = &unused;
-    *obstacle = (qdr_obstacle){.what = ""};
-    return (!network || network_runs(network, obstacle)) && (!plan || plan_runs(plan, obstacle));
+    qdr_obstacle found = {.what = ""};
+    qdr_network its_network;
+    qdr_plan its_plan;
+    int runs = 1;
+    if (network)
+        runs = QDRI_TAKE(qdr_network, network, &its_network) == QDR_OK ? network_runs(&its_network, &found)
+                                                                       : refuse(&found, "network", qdr_last_error());
+    if (plan && runs)
+        runs = QDRI_TAKE(qdr_plan, plan, &its_plan) == QDR_OK ? plan_runs(&its_plan, &found)
+                                                              : refuse(&found, "plan", qdr_last_error());
+    if (obstacle) QDRI_GIVE(qdr_obstacle, obstacle, &found);
+    return runs;
 }

@@ -8,6 +8,7 @@
 
 #include "core/group.h"
 #include "core/order.h"
+#include "core/sized.h"
 #include "price/gemm.h"
 #include "price/model.h"
 
@@ -351,7 +352,7 @@ static void explain_memory(const explained *all)
 static qdr_status explain_checkpoint(const explained *all)
 {
     const qdr_machine_file *rates = &all->model->machine.file;
-    qdr_plan_checkpoint saved;
+    qdr_plan_checkpoint saved = {QDR_INIT(qdr_plan_checkpoint)};
     QDR_TRY(qdr_model_checkpoint(all->model, all->plan, &saved));
     fprintf(all->file,
             "\nCheckpoint\n  %-11s %8.2f GiB  parameters and two moments, %.0f bytes each\n"
@@ -373,8 +374,8 @@ qdr_status qdr_model_explain(qdr_model *model, const qdr_plan *plan, FILE *file)
     qdr_plan chosen;
     explained all = {.model = model, .plan = &chosen, .file = file};
     qdri_stages stages;
-    if (!model || !plan || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model, the plan or the file is NULL");
-    chosen = *plan;
+    if (!model || !file) return QDR_FAIL(QDR_ERR_ARGUMENT, "explain: the model or the file is NULL");
+    QDR_TRY(QDRI_TAKE(qdr_plan, plan, &chosen));
     QDR_TRY(qdri_model_choose(model, &chosen, INFINITY, &all.result));
     QDR_TRY(qdri_model_price(model, &chosen, &all.pricing, &stages, &all.result));
     all.lists = &model->lists;

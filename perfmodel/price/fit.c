@@ -8,6 +8,7 @@
 
 #include "core/dtype.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "machine/machine_table.h"
 
 enum { PRODUCT_ROUNDS = 12, N_MODES = 3, N_TERMS = 4, COLLECTIVE_ROUNDS = 10 };
@@ -275,17 +276,25 @@ static qdr_status fit_all(const fit *all, qdr_machine *machine)
 
 qdr_status qdr_machine_fit(qdr_machine *machine, const qdr_sample *samples, int n_samples)
 {
-    fit all = {.samples = samples, .n_samples = n_samples};
-    QDR_TRY(qdr_machine_check(machine, machine ? machine->name : "machine"));
+    qdr_machine fitted;
+    qdr_sample *own = NULL;
+    fit all = {.n_samples = n_samples};
+    QDR_TRY(QDRI_TAKE(qdr_machine, machine, &fitted));
+    QDR_TRY(qdr_machine_check(&fitted, fitted.name));
     if (!samples || n_samples < 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "fit: %d samples; at least one is needed", n_samples);
-    for (int i = 0; i < n_samples; i++) QDR_TRY(qdri_sample_check(&samples[i]));
-    qdr_machine fitted = *machine;
-    QDR_TRY(QDRI_NEW(n_samples, "a fit", &all.equations));
-    qdr_status status = QDRI_NEW(n_samples, "a fit", &all.numbers);
+    QDR_TRY(QDRI_NEW(n_samples, "a fit", &own));
+    qdr_status status = QDRI_NEW(n_samples, "a fit", &all.equations);
+    if (status == QDR_OK) status = QDRI_NEW(n_samples, "a fit", &all.numbers);
+    for (int i = 0; i < n_samples && status == QDR_OK; i++) {
+        status = QDRI_TAKE(qdr_sample, qdri_sized_item(samples, i), &own[i]);
+        if (status == QDR_OK) status = qdri_sample_check(&own[i]);
+    }
+    all.samples = own;
     if (status == QDR_OK) status = fit_all(&all, &fitted);
+    if (status == QDR_OK) QDRI_GIVE(qdr_machine, machine, &fitted);
     free(all.numbers);
     free(all.equations);
-    if (status == QDR_OK) *machine = fitted;
+    free(own);
     return status;
 }

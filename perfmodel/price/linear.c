@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "core/dtype.h"
+#include "core/sized.h"
 #include "core/status.h"
 #include "quadrille/perf.h"
 
@@ -27,15 +28,21 @@ double qdr_perf_coll_elems(qdr_coll_kind kind, int n_ranks, double n_elems)
 double qdr_perf_channel_bytes(const qdr_perf_cost *cost, qdr_channel channel)
 {
     double bytes = 0;
+    if (!cost || (unsigned)channel >= QDR_N_CHANNELS) return NAN;
     for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) bytes += cost->bytes[channel][kind];
     return bytes;
 }
 
-void qdr_perf_add(qdr_perf_cost *sum, const qdr_perf_cost *cost)
+qdr_status qdr_perf_add(qdr_perf_cost *sum, const qdr_perf_cost *cost)
 {
+    qdr_perf_cost all, more;
+    QDR_TRY(QDRI_TAKE(qdr_perf_cost, sum, &all));
+    QDR_TRY(QDRI_TAKE(qdr_perf_cost, cost, &more));
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) sum->bytes[channel][kind] += cost->bytes[channel][kind];
-    sum->flops += cost->flops;
+        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) all.bytes[channel][kind] += more.bytes[channel][kind];
+    all.flops += more.flops;
+    QDRI_GIVE(qdr_perf_cost, sum, &all);
+    return QDR_OK;
 }
 
 /* ---- a linear layer ---- */
@@ -64,10 +71,6 @@ static int state_parts(const qdr_perf_linear *layer)
 
 static qdr_status layer_check(const qdr_perf_linear *layer)
 {
-    if (!layer) return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: the layer is NULL");
-    if (layer->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: version is %u; begin the description with QDR_OPTS_INIT",
-                        layer->version);
     if (layer->x < 1 || layer->y < 1 || layer->z < 1 || layer->d < 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: grid %dx%dx%dx%d; every axis must be ≥ 1", layer->x, layer->y,
                         layer->z, layer->d);
@@ -163,26 +166,35 @@ static void backward_cost(const qdr_perf_linear *layer, const shape *s, qdr_perf
     send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, s->n, bytes);
 }
 
-qdr_status qdr_perf_linear_cost(const qdr_perf_linear *layer, qdr_perf_cost *forward, qdr_perf_cost *backward)
+qdr_status qdr_perf_linear_cost(const qdr_perf_linear *given, qdr_perf_cost *forward, qdr_perf_cost *backward)
 {
-    if (forward) *forward = (qdr_perf_cost){.flops = 0};
-    if (backward) *backward = (qdr_perf_cost){.flops = 0};
-    QDR_TRY(layer_check(layer));
-    const shape s = shape_of(layer);
-    if (forward) forward_cost(layer, &s, forward);
-    if (backward) backward_cost(layer, &s, backward);
+    qdr_perf_linear layer;
+    qdr_perf_cost costs[2] = {{.flops = 0}};
+    if (forward) QDR_TRY(QDRI_CLEAR(qdr_perf_cost, forward));
+    if (backward) QDR_TRY(QDRI_CLEAR(qdr_perf_cost, backward));
+    QDR_TRY(QDRI_TAKE(qdr_perf_linear, given, &layer));
+    QDR_TRY(layer_check(&layer));
+    const shape s = shape_of(&layer);
+    forward_cost(&layer, &s, &costs[0]);
+    backward_cost(&layer, &s, &costs[1]);
+    if (forward) QDRI_GIVE(qdr_perf_cost, forward, &costs[0]);
+    if (backward) QDRI_GIVE(qdr_perf_cost, backward, &costs[1]);
     return QDR_OK;
 }
 
-qdr_status qdr_perf_linear_return(const qdr_perf_linear *layer, qdr_perf_cost *cost)
+qdr_status qdr_perf_linear_return(const qdr_perf_linear *given, qdr_perf_cost *cost)
 {
-    if (!cost) return QDR_FAIL(QDR_ERR_ARGUMENT, "perf: the result pointer is NULL");
-    *cost = (qdr_perf_cost){.flops = 0};
+    qdr_perf_linear own;
+    const qdr_perf_linear *layer = &own;
+    qdr_perf_cost made = {.flops = 0};
+    QDR_TRY(QDRI_CLEAR(qdr_perf_cost, cost));
+    QDR_TRY(QDRI_TAKE(qdr_perf_linear, given, &own));
     QDR_TRY(layer_check(layer));
     const shape s = shape_of(layer);
     const double n_shard = s.n * s.k / layer->z;
     const int near = gradient_parts(layer) / layer->z, far = state_parts(layer) / gradient_parts(layer);
-    send(cost, QDR_CHANNEL_D_FAR, QDR_ALL_GATHER, far, n_shard / near, s.elem_bytes);
-    send(cost, QDR_CHANNEL_D_NEAR, QDR_ALL_GATHER, near, n_shard, s.elem_bytes);
+    send(&made, QDR_CHANNEL_D_FAR, QDR_ALL_GATHER, far, n_shard / near, s.elem_bytes);
+    send(&made, QDR_CHANNEL_D_NEAR, QDR_ALL_GATHER, near, n_shard, s.elem_bytes);
+    QDRI_GIVE(qdr_perf_cost, cost, &made);
     return QDR_OK;
 }

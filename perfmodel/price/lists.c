@@ -28,7 +28,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int
     lists->is_chain = !network->parallel_residual && plan->panels == 1 && plan->batch_parts == 1;
     const int64_t context = (int64_t)sizes.context;
     const qdri_position position = qdri_plan_position(plan);
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = (int64_t)sizes.sequences * context * plan->z * plan->d,
                                  .row_unit = context,
                                  .dtype = plan->dtype,
@@ -103,7 +103,7 @@ static qdr_status build(qdri_lists *lists, qdri_list_kind kind, double n_stage_l
 /* Clipped, as nearly all training is. */
 static qdr_status build_step(qdri_lists *lists)
 {
-    const qdr_adamw_opts opts = {.version = QDR_OPTS_INIT, .clip_norm = 1};
+    const qdr_adamw_opts opts = {QDR_INIT(qdr_adamw_opts), .clip_norm = 1};
     return qdri_net_adamw_tasks(&lists->net, &opts, &lists->step);
 }
 

@@ -9,20 +9,25 @@
 #include "core/group.h"
 #include "core/order.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "price/gemm.h"
 #include "price/model.h"
 #include "schedule/panel_search.h"
 
 qdr_status qdr_model_create(const qdr_machine *machine, const qdr_network *network, qdr_model **model)
 {
-    qdr_network_counts counts;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
+    qdr_machine own_machine;
+    qdr_network own_network;
     if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the result pointer is NULL");
     *model = NULL;
-    QDR_TRY(qdr_machine_check(machine, machine ? machine->name : "machine"));
-    QDR_TRY(qdr_network_params(network, &counts));
+    QDR_TRY(QDRI_TAKE(qdr_machine, machine, &own_machine));
+    QDR_TRY(QDRI_TAKE(qdr_network, network, &own_network));
+    QDR_TRY(qdr_machine_check(&own_machine, own_machine.name));
+    QDR_TRY(qdr_network_params(&own_network, &counts));
     QDR_TRY(QDRI_NEW(1, "a model", model));
-    (*model)->machine = *machine;
-    (*model)->network = *network;
+    (*model)->machine = own_machine;
+    (*model)->network = own_network;
     return QDR_OK;
 }
 
@@ -40,8 +45,6 @@ void qdr_model_destroy(qdr_model **model)
 
 qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 {
-    if (plan->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: version is %u; begin the plan with QDR_OPTS_INIT", plan->version);
     if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: grid %dx%dx%dx%d; every axis must be ≥ 1", plan->x, plan->y, plan->z,
                         plan->d);
@@ -144,7 +147,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
 {
     qdri_pricing pricing;
     qdri_stages stages;
-    qdr_network_flops flops;
+    qdr_network_flops flops = {QDR_INIT(qdr_network_flops)};
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_price(model, plan, &pricing, &stages, result));
     QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
@@ -210,15 +213,31 @@ qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, double limit_byte
     return QDR_OK;
 }
 
+qdr_status qdri_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
+{
+    qdr_plan whole = *plan;
+    return qdri_model_choose(model, &whole, INFINITY, result);
+}
+
+qdr_status qdri_give_planned(const qdri_planned_grid *planned, qdr_plan *plan, qdr_plan_result *result)
+{
+    if (plan) QDR_TRY(QDRI_CLEAR(qdr_plan, plan));
+    if (result) QDR_TRY(QDRI_CLEAR(qdr_plan_result, result));
+    if (plan) QDRI_GIVE(qdr_plan, plan, &planned->plan);
+    if (result) QDRI_GIVE(qdr_plan_result, result, &planned->result);
+    return QDR_OK;
+}
+
 qdr_status qdr_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
 {
-    if (!model || !plan || !result)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "model: the model, the plan or the result pointer is NULL");
-    memset(result, 0, sizeof *result);
-    qdr_plan whole = *plan;
-    const qdr_status status = qdri_model_choose(model, &whole, INFINITY, result);
-    if (status != QDR_OK) memset(result, 0, sizeof *result);
-    return status;
+    qdr_plan whole;
+    qdr_plan_result own;
+    if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "model: it is NULL");
+    QDR_TRY(QDRI_CLEAR(qdr_plan_result, result));
+    QDR_TRY(QDRI_TAKE(qdr_plan, plan, &whole));
+    QDR_TRY(qdri_model_choose(model, &whole, INFINITY, &own));
+    QDRI_GIVE(qdr_plan_result, result, &own);
+    return QDR_OK;
 }
 
 const char *qdr_time_term_name(qdr_time_term term)

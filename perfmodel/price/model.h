@@ -35,6 +35,20 @@ double qdri_optimizer_secs(const qdri_lists *lists, const qdri_pricing *pricing,
 
 /* ---- model.c ---- */
 
+/* A plan and its prediction. */
+typedef struct qdri_planned_grid {
+    qdr_plan plan;
+    qdr_plan_result result;
+} qdri_planned_grid;
+
+/* As qdr_search_result, with the plans, the fastest first; least_memory: if none fits. */
+typedef struct qdri_search_result {
+    int n_best;
+    qdri_planned_grid best[QDR_MAX_BEST];
+    int64_t n_candidates, n_fitting, n_bounded, n_simulated;
+    qdri_planned_grid least_memory;
+} qdri_search_result;
+
 struct qdr_model {
     qdr_machine machine;
     qdr_network network;
@@ -43,6 +57,7 @@ struct qdr_model {
     qdri_lists one_layer; /* of the last plan that was bounded, whose memory is reused */
     qdri_step_work work;
     qdri_grid_ways ways; /* of the last grid that was bounded */
+    qdri_search_result found; /* by the last search of a caller */
 };
 
 /* ---- memory.c ---- */
@@ -65,6 +80,10 @@ QDR_NODISCARD qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* The time of a step without waiting for transfers: no panels or parts make it shorter. */
 double qdri_busy_secs(const qdr_plan_result *result);
+/* As qdr_model_predict(). */
+QDR_NODISCARD qdr_status qdri_model_predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result);
+/* Copies a result to a caller who may not want it. */
+QDR_NODISCARD qdr_status qdri_give_planned(const qdri_planned_grid *planned, qdr_plan *plan, qdr_plan_result *result);
 /* Predicts a plan with the best panels and parts of those that need at most limit_bytes, or one where none does; they
  * are set in the plan. */
 QDR_NODISCARD qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, double limit_bytes,

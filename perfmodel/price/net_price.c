@@ -8,6 +8,7 @@
 #include "core/group.h"
 #include "core/order.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "network/describe.h"
 #include "price/gemm.h"
 #include "price/model.h"
@@ -51,7 +52,7 @@ static void pricing_of_net(const qdri_net *net, const char *order, const qdr_mac
 {
     const qdri_position *at = &net->position;
     const int *size = at->size, near = at->near > 1 ? at->near : 1, far = at->far > 1 ? at->far : 1;
-    *plan = (qdr_plan){.version = QDR_OPTS_INIT,
+    *plan = (qdr_plan){QDR_INIT(qdr_plan),
                        .x = size[QDR_X],
                        .y = size[QDR_Y],
                        .z = size[QDR_Z],
@@ -147,7 +148,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
 {
     const int64_t context = plan->sequence ? plan->sequence : model->network.context;
     const qdri_position position = qdri_plan_position(plan);
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = plan->batch * context,
                                  .row_unit = context,
                                  .dtype = plan->dtype,
@@ -177,17 +178,19 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
 qdr_status qdr_model_layers_time(const qdr_model *model, const qdr_plan *plan, int n_layers, double *forward_secs,
                                  double *backward_secs)
 {
-    if (!model || !plan || !forward_secs || !backward_secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: the model, the plan or a result pointer is NULL");
+    qdr_plan own;
+    if (!model || !forward_secs || !backward_secs)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: the model or a result pointer is NULL");
     *forward_secs = *backward_secs = 0;
     if (n_layers < 1 || n_layers > 1024)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "layers: %d layers; use 1 to 1024", n_layers);
-    QDR_TRY(qdri_plan_check(model, plan));
+    QDR_TRY(QDRI_TAKE(qdr_plan, plan, &own));
+    QDR_TRY(qdri_plan_check(model, &own));
     qdri_net net;
     qdri_schedule schedule = {0};
     double secs[2] = {0};
     memset(&net, 0, sizeof net);
-    const qdr_status status = layers_time(model, plan, n_layers, &net, &schedule, secs);
+    const qdr_status status = layers_time(model, &own, n_layers, &net, &schedule, secs);
     qdri_schedule_free(&schedule);
     qdri_net_free(&net);
     if (status != QDR_OK) return status;

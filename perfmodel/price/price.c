@@ -407,7 +407,7 @@ static int collective_sample(const qdri_task *task, const qdri_position *grid, c
 int qdri_task_sample(const qdri_task *task, const qdri_position *grid, const char *order, qdr_sample *sample)
 {
     static const qdr_machine_software plain = {.launch_secs = 0};
-    *sample = (qdr_sample){.version = QDR_OPTS_INIT, .dtype = task->dtype};
+    *sample = (qdr_sample){QDR_INIT(qdr_sample), .dtype = task->dtype};
     if (task->kind == QDRI_TASK_COLLECTIVE) return collective_sample(task, grid, order, sample);
     if (task->kind == QDRI_TASK_PRODUCT) {
         sample->kind = QDR_SAMPLE_PRODUCT;

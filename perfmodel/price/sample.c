@@ -2,6 +2,7 @@
 /* The model's time for what was measured: the formulas that price tasks. */
 #include <math.h>
 
+#include "core/sized.h"
 #include "core/status.h"
 #include "price/collective.h"
 #include "price/fit.h"
@@ -59,8 +60,6 @@ double qdri_sample_secs(const qdr_machine *machine, const qdr_sample *s)
 
 qdr_status qdri_sample_check(const qdr_sample *s)
 {
-    if (!s || s->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: it is NULL or does not begin with QDR_OPTS_INIT");
     if (s->kind < 0 || s->kind >= QDR_N_SAMPLE_KINDS || !(s->secs > 0) || !isfinite(s->secs))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: kind %d took %g s; a known kind and a time above 0 are needed",
                         (int)s->kind, s->secs);
@@ -84,10 +83,14 @@ qdr_status qdri_sample_check(const qdr_sample *s)
 
 qdr_status qdr_sample_secs(const qdr_machine *machine, const qdr_sample *sample, double *secs)
 {
+    qdr_machine its_machine;
+    qdr_sample work;
     if (!secs) return QDR_FAIL(QDR_ERR_ARGUMENT, "sample: the time pointer is NULL");
     *secs = 0;
-    QDR_TRY(qdr_machine_check(machine, machine ? machine->name : "machine"));
-    QDR_TRY(qdri_sample_check(sample));
-    *secs = qdri_sample_secs(machine, sample);
+    QDR_TRY(QDRI_TAKE(qdr_machine, machine, &its_machine));
+    QDR_TRY(QDRI_TAKE(qdr_sample, sample, &work));
+    QDR_TRY(qdr_machine_check(&its_machine, its_machine.name));
+    QDR_TRY(qdri_sample_check(&work));
+    *secs = qdri_sample_secs(&its_machine, &work);
     return QDR_OK;
 }

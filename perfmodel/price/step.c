@@ -405,7 +405,7 @@ qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, 
     add_secs(software->step_secs, QDR_TIME_HOST, &step);
     if (all.has_returns) add_returns(lists, pricing, &all, stages, &step);
     result->secs = step.secs;
-    memcpy(result->time, step.time, sizeof result->time);
+    memcpy(result->time, step.time, sizeof step.time);
     memcpy(result->busy, step.busy, sizeof result->busy);
     return QDR_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "core/sized.h"
 #include "price/model.h"
 
 typedef struct timeline {
@@ -70,19 +71,19 @@ qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeli
 {
     qdri_pricing pricing;
     qdri_stages stages;
-    if (!model || !plan || !each || !secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "timeline: the model, the plan, the function to call or the result "
-                                          "pointer is NULL");
+    qdr_plan chosen;
+    if (!model || !each || !secs)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "timeline: the model, the function to call or the result pointer is NULL");
     memset(secs, 0, QDR_N_PASSES * sizeof *secs);
-    QDR_TRY(qdri_plan_check(model, plan));
-    qdr_plan chosen = *plan;
+    QDR_TRY(QDRI_TAKE(qdr_plan, plan, &chosen));
+    QDR_TRY(qdri_plan_check(model, &chosen));
     qdr_plan_result result;
     QDR_TRY(qdri_model_choose(model, &chosen, INFINITY, &result));
     QDR_TRY(qdri_model_price(model, &chosen, &pricing, &stages, &result));
     timeline t = {&model->lists, &pricing, &model->work, each, user, secs};
     const qdri_list_kind forward = qdri_has_returns(t.lists) ? QDRI_LIST_FORWARD_FIRST : QDRI_LIST_FORWARD;
     QDR_TRY(show_pass(&t, forward, QDR_PASS_FORWARD));
-    if (plan->recompute == QDR_RECOMPUTE_FULL) QDR_TRY(show_pass(&t, QDRI_LIST_FORWARD, QDR_PASS_RECOMPUTE));
-    if (plan->recompute == QDR_RECOMPUTE_ATTENTION) show_attention_again(&t);
+    if (chosen.recompute == QDR_RECOMPUTE_FULL) QDR_TRY(show_pass(&t, QDRI_LIST_FORWARD, QDR_PASS_RECOMPUTE));
+    if (chosen.recompute == QDR_RECOMPUTE_ATTENTION) show_attention_again(&t);
     return show_pass(&t, qdri_last_list(t.lists), QDR_PASS_BACKWARD);
 }

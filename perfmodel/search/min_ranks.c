@@ -9,6 +9,7 @@
 #include "core/codec.h"
 #include "core/group.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "search/search.h"
 
 /* Number of memory computations after which a scan gives up, where lists count as many as they take time; that is about
@@ -95,12 +96,12 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* Keeps a plan in the order of axes in which it needs least: only codecs make a difference. */
-static void measure(hunt *h, const qdr_plan *plan, qdr_planned_grid *least)
+static void measure(hunt *h, const qdr_plan *plan, qdri_planned_grid *least)
 {
     char orders[QDRI_N_ORDERS][8];
     const int n_orders = qdri_codecs_are_none(&plan->codecs) ? 1 : qdri_search_orders(&h->opts, orders);
     for (int i = 0; i < n_orders && h->status == QDR_OK; i++) {
-        qdr_planned_grid one = {.plan = *plan};
+        qdri_planned_grid one = {.plan = *plan};
         if (n_orders > 1) memcpy(one.plan.order, orders[i], sizeof one.plan.order);
         h->status = qdri_model_memory(h->model, &one.plan, h->limit, &one.result);
         h->n_cases += CASES_OF_LISTS;
@@ -110,7 +111,7 @@ static void measure(hunt *h, const qdr_plan *plan, qdr_planned_grid *least)
 }
 
 /* The least memory of the kept plans; any that needs at most `enough` will do. */
-static void find_least(hunt *h, double enough, qdr_planned_grid *least)
+static void find_least(hunt *h, double enough, qdri_planned_grid *least)
 {
     memset(least, 0, sizeof *least);
     if (h->n) qsort(h->cases, (size_t)h->n, sizeof *h->cases, by_bytes);
@@ -148,8 +149,8 @@ static double least_rest(hunt *h, int most)
     double least = INFINITY;
     for (int x = 1; x <= most; x *= 2)
         for (int y = 1; y <= most / x; y *= 2) {
-            const int largest_x = largest_from(x, h->opts.size[QDR_X]),
-                      largest_y = largest_from(y, h->opts.size[QDR_Y]);
+            const int largest_x = largest_from(x, h->opts.ranks[QDR_X]),
+                      largest_y = largest_from(y, h->opts.ranks[QDR_Y]);
             if (largest_x && largest_y) least = fmin(least, rest_of(h, largest_x, largest_y));
         }
     return least;
@@ -177,18 +178,18 @@ static void set_ranks(hunt *h, int n_ranks, const qdr_search_opts *asked)
 
 /* Whether a plan for this number of ranks fits, which is *least then: grids whose x and y leave no memory are skipped.
  * */
-static int any_fits(hunt *h, qdr_planned_grid *least)
+static int any_fits(hunt *h, qdri_planned_grid *least)
 {
     int x[QDRI_MAX_DIVISORS], y[QDRI_MAX_DIVISORS], z[QDRI_MAX_DIVISORS];
-    const int fixed_d = h->opts.size[QDR_D], n = h->opts.n_ranks, n_x = qdri_search_sizes(n, h->opts.size[QDR_X], x);
+    const int fixed_d = h->opts.ranks[QDR_D], n = h->opts.n_ranks, n_x = qdri_search_sizes(n, h->opts.ranks[QDR_X], x);
     const double state = h->state_bytes / n;
     h->most_bytes = h->limit;
     h->n_cases += 8; /* the cost of finding divisors */
     for (int i = 0; i < n_x; i++) {
-        const int n_y = qdri_search_sizes(n / x[i], h->opts.size[QDR_Y], y);
+        const int n_y = qdri_search_sizes(n / x[i], h->opts.ranks[QDR_Y], y);
         for (int j = 0; j < n_y; j++) {
             if (rest_of(h, x[i], y[j]) + state > h->limit) continue;
-            const int cells = n / x[i] / y[j], n_z = qdri_search_sizes(cells, h->opts.size[QDR_Z], z);
+            const int cells = n / x[i] / y[j], n_z = qdri_search_sizes(cells, h->opts.ranks[QDR_Z], z);
             for (int k = 0; k < n_z; k++) {
                 if (fixed_d && cells / z[k] != fixed_d) continue;
                 bound_grid((const int[QDR_N_AXES]){x[i], y[j], z[k], cells / z[k]}, h);
@@ -202,7 +203,7 @@ static int any_fits(hunt *h, qdr_planned_grid *least)
 /* Some number of ranks that fits, not necessarily the smallest: doublings, then the largest power of two. */
 static int some_ranks(hunt *h, const qdr_search_opts *asked, int first, int most)
 {
-    qdr_planned_grid any;
+    qdri_planned_grid any;
     for (int64_t n = 2 * (int64_t)asked->n_ranks; n <= most; n *= 2) {
         set_ranks(h, (int)n, asked);
         if (n >= first && any_fits(h, &any)) return (int)n;
@@ -213,13 +214,13 @@ static int some_ranks(hunt *h, const qdr_search_opts *asked, int first, int most
     return last >= first && any_fits(h, &any) ? last : 0;
 }
 
-static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdr_fewest_ranks *fewest)
+static void find_fewest(hunt *h, const qdr_search_opts *asked, int most, qdri_fewest_ranks *fewest)
 {
     int step = 1, n_fixed = 0;
-    qdr_planned_grid any;
+    qdri_planned_grid any;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        if (asked->size[axis]) step *= asked->size[axis];
-        n_fixed += asked->size[axis] > 0;
+        if (asked->ranks[axis]) step *= asked->ranks[axis];
+        n_fixed += asked->ranks[axis] > 0;
     }
     fewest->tried_to = most;
     if (n_fixed == QDR_N_AXES) return; /* no other number of ranks has this grid */
@@ -251,7 +252,7 @@ static qdr_status begin(hunt *h, qdr_model *model, const qdr_search_opts *opts)
     return qdri_plan_check(model, &any);
 }
 
-static qdr_status end(hunt *h, qdr_planned_grid *least)
+static qdr_status end(hunt *h, qdri_planned_grid *least)
 {
     if (h->status == QDR_OK) find_least(h, 0, least);
     free(h->cases);
@@ -259,15 +260,25 @@ static qdr_status end(hunt *h, qdr_planned_grid *least)
     return h->status;
 }
 
-qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts, qdr_planned_grid *least)
+qdr_status qdri_model_least_memory(qdr_model *model, const qdr_search_opts *opts, qdri_planned_grid *least)
 {
     hunt h;
-    if (!model || !opts || !least)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
     memset(least, 0, sizeof *least);
     QDR_TRY(begin(&h, model, opts));
-    qdri_search_grids(opts->n_ranks, opts->size, bound_grid, &h);
+    qdri_search_grids(opts->n_ranks, opts->ranks, bound_grid, &h);
     return end(&h, least);
+}
+
+qdr_status qdr_model_least_memory(qdr_model *model, const qdr_search_opts *opts, qdr_plan *plan,
+                                  qdr_plan_result *result)
+{
+    qdr_search_opts own;
+    qdri_planned_grid least = {.result = {.secs = 0}};
+    if (!model || !plan) return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model or the plan pointer is NULL");
+    QDR_TRY(qdri_give_planned(&least, plan, result));
+    QDR_TRY(QDRI_TAKE(qdr_search_opts, opts, &own));
+    QDR_TRY(qdri_model_least_memory(model, &own, &least));
+    return qdri_give_planned(&least, plan, result);
 }
 
 /* The state without padding, which increases the memory of a single rank. */
@@ -285,11 +296,9 @@ static double state_bytes(const hunt *h)
                          result.memory[QDR_MEMORY_OPTIMIZER]);
 }
 
-qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most, qdr_fewest_ranks *fewest)
+qdr_status qdri_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most, qdri_fewest_ranks *fewest)
 {
     hunt h;
-    if (!model || !opts || !fewest)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
     memset(fewest, 0, sizeof *fewest);
     if (most < 1 || most > QDR_MAX_SEARCH_RANKS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: up to %d ranks; use 1 to %d", most, QDR_MAX_SEARCH_RANKS);
@@ -298,9 +307,24 @@ qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts,
     find_fewest(&h, opts, most, fewest);
     if (fewest->n_ranks > 0 && h.status == QDR_OK) {
         set_ranks(&h, fewest->n_ranks, opts);
-        qdri_search_grids(fewest->n_ranks, opts->size, bound_grid, &h);
+        qdri_search_grids(fewest->n_ranks, opts->ranks, bound_grid, &h);
     }
     const qdr_status status = end(&h, &fewest->least);
     if (status != QDR_OK) memset(fewest, 0, sizeof *fewest);
     return status;
+}
+
+qdr_status qdr_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most, qdr_fewest_ranks *fewest,
+                                  qdr_plan *plan, qdr_plan_result *result)
+{
+    qdr_search_opts own;
+    qdri_fewest_ranks found = {.n_ranks = 0};
+    if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model is NULL");
+    QDR_TRY(QDRI_CLEAR(qdr_fewest_ranks, fewest));
+    QDR_TRY(qdri_give_planned(&found.least, plan, result));
+    QDR_TRY(QDRI_TAKE(qdr_search_opts, opts, &own));
+    QDR_TRY(qdri_model_fewest_ranks(model, &own, most, &found));
+    const qdr_fewest_ranks made = {.n_ranks = found.n_ranks, .tried_to = found.tried_to};
+    QDRI_GIVE(qdr_fewest_ranks, fewest, &made);
+    return qdri_give_planned(&found.least, plan, result);
 }

@@ -5,6 +5,7 @@
 #include "core/group.h"
 #include "core/order.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "search/search.h"
 
 /* Numbers of ranks of d, in increasing order. */
@@ -62,9 +63,9 @@ static int64_t sharing(int64_t unit, const int size[QDR_N_AXES], const char *ord
     return d % in_unit == 0 ? in_unit : 0;
 }
 
-int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int level)
+static int parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int level)
 {
-    if (!plan || !machine || level < 0 || level >= machine->n_links) return 0;
+    if (level < 0 || level >= machine->n_links) return 0;
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
     const char *order = plan->order[0] ? plan->order : QDRI_USUAL_ORDER;
     for (int axis = 0; axis < QDR_N_AXES; axis++)
@@ -72,6 +73,15 @@ int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int
     if (!qdri_is_order(order)) return 0;
     if (level == machine->n_links - 1) return plan->z * plan->d;
     return plan->z * (int)sharing(machine->links[level].n_ranks, size, order);
+}
+
+int qdr_plan_parts_of_link(const qdr_plan *plan, const qdr_machine *machine, int level)
+{
+    qdr_plan own_plan;
+    qdr_machine own_machine;
+    if (QDRI_TAKE(qdr_plan, plan, &own_plan) != QDR_OK) return 0;
+    if (QDRI_TAKE(qdr_machine, machine, &own_machine) != QDR_OK) return 0;
+    return parts_of_link(&own_plan, &own_machine, level);
 }
 
 /* ---- all ---- */
@@ -83,7 +93,7 @@ static int number_of(const qdr_machine *machine, int parts, int inner, const qdr
     if (parts == -1) return plan->z * plan->d;
     if (parts >= 0) return parts;
     for (int level = QDR_PARTS_OF_LINK(parts); level < machine->n_links; level++) {
-        number = qdr_plan_parts_of_link(plan, machine, level);
+        number = parts_of_link(plan, machine, level);
         if (number > 0 && number % inner == 0) break;
     }
     return number;

@@ -9,8 +9,10 @@
 #include "core/dtype.h"
 #include "core/json.h"
 #include "core/order.h"
+#include "core/sized.h"
 #include "network/keys.h"
 #include "price/model.h"
+#include "search/search.h"
 
 enum { FORMAT_VERSION = 2 };
 static const char format_key[] = "quadrille_plan";
@@ -66,7 +68,7 @@ static int64_t n_ranks_of(const qdr_plan *plan)
     return (int64_t)plan->x * plan->y * plan->z * plan->d * (plan->pipeline ? plan->pipeline : 1);
 }
 
-static void put_plan(FILE *file, const qdr_stored_plan *stored)
+static void put_plan(FILE *file, const qdri_stored_plan *stored)
 {
     const qdr_plan *plan = &stored->plan;
     fprintf(file, "{\n  \"%s\": %d", format_key, FORMAT_VERSION);
@@ -113,24 +115,35 @@ static qdr_status check_old(const char *path)
                     path);
 }
 
-qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
+qdr_status qdri_plan_store(const qdri_stored_plan *stored, const char *path)
 {
-    if (!stored || !path || stored->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the plan or the path is NULL, or the plan does not begin with "
-                                          "QDR_OPTS_INIT");
     const qdr_plan *plan = &stored->plan;
     if ((unsigned)plan->recompute > QDR_RECOMPUTE_FULL || !qdri_is_float(plan->dtype) || plan->x < 1 || plan->y < 1 ||
         plan->z < 1 || plan->d < 1 || plan->batch < 1 ||
         (plan->order[0] && (plan->order[4] || !qdri_is_order(plan->order))))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: grid, order, batch or type is invalid; store a plan that qdr_model_predict() accepts");
-    qdr_network_counts counts;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     qdr_output *output;
     QDR_TRY(qdr_network_params(&stored->network, &counts));
     QDR_TRY(check_old(path));
     QDR_TRY(qdr_output_open("plan", path, QDR_OUTPUT_REPLACE, &output));
     put_plan(qdr_output_file(output), stored);
     return qdr_output_commit(&output);
+}
+
+qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
+{
+    qdr_stored_plan given;
+    qdri_stored_plan own;
+    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
+    QDR_TRY(QDRI_TAKE(qdr_stored_plan, stored, &given));
+    QDR_TRY(QDRI_TAKE(qdr_network, given.network, &own.network));
+    QDR_TRY(QDRI_TAKE(qdr_plan, given.plan, &own.plan));
+    memcpy(own.machine, given.machine, sizeof own.machine);
+    own.secs = given.secs;
+    own.memory_bytes = given.memory_bytes;
+    return qdri_plan_store(&own, path);
 }
 
 /* ---- reading ---- */
@@ -222,9 +235,9 @@ static qdr_status read_network(const qdri_json_node *root, qdr_network *network)
 {
     const qdri_json_node node = qdri_json_get(root, "sizes");
     qdri_json_node sizes;
-    qdr_network_counts counts;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     char why[QDRI_ERROR_BYTES];
-    network->version = QDR_OPTS_INIT;
+    network->size = sizeof *network;
     QDR_TRY(read_name(root, "network", network->name, sizeof network->name));
     QDR_TRY(qdri_json_object(node, &sizes));
     for (int i = 0; i < QDRI_N_NETWORK_KEYS; i++) QDR_TRY(read_size(&sizes, &qdri_network_keys[i], network));
@@ -301,7 +314,7 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     return read_codecs(codecs, &plan->codecs);
 }
 
-static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
+static qdr_status read_plan(const qdri_json *document, qdri_stored_plan *stored)
 {
     qdri_json_node root;
     int64_t format;
@@ -313,7 +326,7 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
                         "%s is %" PRId64 ": such a plan names its network, but does not have its sizes; plan again",
                         qdri_json_where(version).text, format);
     QDR_TRY(check_keys(&root, is_root_key));
-    stored->version = stored->plan.version = QDR_OPTS_INIT;
+    stored->plan.size = sizeof stored->plan;
     QDR_TRY(read_network(&root, &stored->network));
     QDR_TRY(read_name(&root, "machine", stored->machine, sizeof stored->machine));
     QDR_TRY(read_grid(&root, &stored->plan));
@@ -329,15 +342,31 @@ static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
     return qdri_json_number_or(qdri_json_get(&root, "predicted_memory_bytes"), 0, INFINITY, 0, &stored->memory_bytes);
 }
 
-qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored)
+qdr_status qdri_plan_load(const char *path, qdri_stored_plan *stored)
 {
     qdri_json *document;
-    if (!stored) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the result pointer is NULL");
     memset(stored, 0, sizeof *stored);
-    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
     QDR_TRY(qdri_json_load(path, &document));
     const qdr_status status = read_plan(document, stored);
     qdri_json_free(&document);
     if (status != QDR_OK) memset(stored, 0, sizeof *stored);
+    return status;
+}
+
+qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored)
+{
+    qdr_stored_plan given;
+    qdri_stored_plan own;
+    QDR_TRY(QDRI_TAKE(qdr_stored_plan, stored, &given));
+    if (given.network) QDR_TRY(QDRI_CLEAR(qdr_network, given.network));
+    if (given.plan) QDR_TRY(QDRI_CLEAR(qdr_plan, given.plan));
+    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
+    const qdr_status status = qdri_plan_load(path, &own);
+    if (given.network) QDRI_GIVE(qdr_network, given.network, &own.network);
+    if (given.plan) QDRI_GIVE(qdr_plan, given.plan, &own.plan);
+    memcpy(given.machine, own.machine, sizeof given.machine);
+    given.secs = own.secs;
+    given.memory_bytes = own.memory_bytes;
+    QDRI_GIVE(qdr_stored_plan, stored, &given);
     return status;
 }

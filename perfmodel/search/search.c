@@ -7,6 +7,7 @@
 
 #include "core/order.h"
 #include "core/size.h"
+#include "core/sized.h"
 #include "search/search.h"
 
 /* A grid with everything that is chosen before the order: first of all kinds of recomputation that fit, then of one. */
@@ -38,8 +39,8 @@ enum { N_CONTENDERS = 32, LEAST_GRIDS = 16 };
 typedef struct search {
     qdr_model *model;
     qdr_search_opts opts;
-    qdr_search_result *result;
-    qdr_planned_grid contenders[N_CONTENDERS]; /* the fastest plan of each grid, layout and partition */
+    qdri_search_result *result;
+    qdri_planned_grid contenders[N_CONTENDERS]; /* the fastest plan of each grid, layout and partition */
     int n_contenders;
     char orders[QDRI_N_ORDERS][8];
     int n_orders;
@@ -233,7 +234,7 @@ static int same_plan(const qdr_plan *a, const qdr_plan *b)
 
 /* The fastest plans of different kinds, the fastest first. */
 typedef struct ranking {
-    qdr_planned_grid *best;
+    qdri_planned_grid *best;
     int *n, most;
     int (*is_same)(const qdr_plan *a, const qdr_plan *b);
 } ranking;
@@ -262,7 +263,7 @@ static void rank_plan(const ranking *r, const qdr_plan *plan, const qdr_plan_res
     if (at == *r->n && *r->n < r->most) ++*r->n;
     if (at == *r->n) at--;
     for (; at > 0 && r->best[at - 1].result.secs > found->secs; at--) r->best[at] = r->best[at - 1];
-    r->best[at] = (qdr_planned_grid){*plan, *found};
+    r->best[at] = (qdri_planned_grid){*plan, *found};
 }
 
 /* The time that a plan must beat to matter. */
@@ -305,7 +306,7 @@ static void simulate_orders(search *s, const candidate *c)
             s->result->n_fitting--;
             continue;
         }
-        s->status = qdr_model_predict(s->model, &plan, &result);
+        s->status = qdri_model_predict(s->model, &plan, &result);
         s->result->n_simulated++;
         if (s->status != QDR_OK) return;
         const ranking grids = grids_of(s), contenders = contenders_of(s);
@@ -385,15 +386,15 @@ static void simulate_plans(search *s)
 
 static int by_secs(const void *a, const void *b)
 {
-    const double p = ((const qdr_planned_grid *)a)->result.secs, q = ((const qdr_planned_grid *)b)->result.secs;
+    const double p = ((const qdri_planned_grid *)a)->result.secs, q = ((const qdri_planned_grid *)b)->result.secs;
     return (p > q) - (p < q);
 }
 
 /* Ranks the n_wanted best grids anew. No panels make a plan faster than its processors. */
 static void choose_panels(search *s, int n_wanted)
 {
-    qdr_planned_grid all[QDR_MAX_BEST + N_CONTENDERS];
-    qdr_search_result *r = s->result;
+    qdri_planned_grid all[QDR_MAX_BEST + N_CONTENDERS];
+    qdri_search_result *r = s->result;
     int n = r->n_best;
     memcpy(all, r->best, (size_t)n * sizeof *all);
     for (int i = 0; i < s->n_contenders; i++) {
@@ -407,7 +408,7 @@ static void choose_panels(search *s, int n_wanted)
     s->opts.n_best = n_wanted;
     const ranking grids = grids_of(s);
     for (int i = 0; i < n && s->status == QDR_OK; i++) {
-        qdr_planned_grid one = all[i];
+        qdri_planned_grid one = all[i];
         if (qdri_busy_secs(&one.result) >= secs_to_enter(&grids, &one.plan)) continue;
         one.plan.panels = s->opts.panels;
         one.plan.batch_parts = s->opts.batch_parts;
@@ -417,12 +418,10 @@ static void choose_panels(search *s, int n_wanted)
     }
 }
 
-/* ---- public functions ---- */
+/* ---- the functions ---- */
 
-qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *result)
+qdr_status qdri_model_search(qdr_model *model, const qdr_search_opts *opts, qdri_search_result *result)
 {
-    if (!model || !opts || !result)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model, the options or the result pointer is NULL");
     memset(result, 0, sizeof *result);
     QDR_TRY(qdri_search_check(opts));
     search s = {.model = model, .opts = *opts, .result = result};
@@ -431,27 +430,54 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
     const int n_wanted = s.opts.n_best, n_kept = n_wanted + 6 > LEAST_GRIDS ? n_wanted + 6 : LEAST_GRIDS;
     s.opts.n_best = n_kept < QDR_MAX_BEST ? n_kept : QDR_MAX_BEST;
     s.n_orders = qdri_search_orders(&s.opts, s.orders);
-    qdri_search_grids(s.opts.n_ranks, s.opts.size, count_grid, &s);
-    qdri_search_grids(s.opts.n_ranks, s.opts.size, bound_next_grid, &s);
+    qdri_search_grids(s.opts.n_ranks, s.opts.ranks, count_grid, &s);
+    qdri_search_grids(s.opts.n_ranks, s.opts.ranks, bound_next_grid, &s);
     if (s.status == QDR_OK) simulate_plans(&s);
     if (s.status == QDR_OK) choose_panels(&s, n_wanted);
     if (s.status == QDR_OK && result->n_best == 0)
-        s.status = qdr_model_least_memory(model, opts, &result->least_memory);
+        s.status = qdri_model_least_memory(model, opts, &result->least_memory);
     free(s.cases.of);
     free(s.plans.of);
     if (s.status != QDR_OK) memset(result, 0, sizeof *result);
     return s.status;
 }
 
+qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *result)
+{
+    qdr_search_opts own;
+    if (!model) return QDR_FAIL(QDR_ERR_ARGUMENT, "search: the model is NULL");
+    const qdri_search_result *found = &model->found;
+    QDR_TRY(QDRI_CLEAR(qdr_search_result, result));
+    QDR_TRY(QDRI_TAKE(qdr_search_opts, opts, &own));
+    QDR_TRY(qdri_model_search(model, &own, &model->found));
+    const qdr_search_result made = {.n_best = found->n_best,
+                                    .n_candidates = found->n_candidates,
+                                    .n_fitting = found->n_fitting,
+                                    .n_bounded = found->n_bounded,
+                                    .n_simulated = found->n_simulated};
+    QDRI_GIVE(qdr_search_result, result, &made);
+    return QDR_OK;
+}
+
+qdr_status qdr_model_best(const qdr_model *model, int index, qdr_plan *plan, qdr_plan_result *result)
+{
+    static const qdri_planned_grid none;
+    const int n = model ? model->found.n_best : 0, exists = index >= 0 && index < n;
+    QDR_TRY(qdri_give_planned(exists ? &model->found.best[index] : &none, plan, result));
+    if (exists) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "search: there is no plan %d; the model's last search found %d", index, n);
+}
+
 qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
 {
     qdri_bounds bounds;
     double each[QDRI_N_RECOMPUTES];
-    if (!model || !plan || !secs)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "bound: the model, the plan or the result pointer is NULL");
+    qdr_plan own;
+    if (!model || !secs) return QDR_FAIL(QDR_ERR_ARGUMENT, "bound: the model or the result pointer is NULL");
     *secs = 0;
-    QDR_TRY(make_bounds(model, plan, &bounds));
-    qdri_bound_secs(&bounds, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, each);
-    *secs = each[plan->recompute];
+    QDR_TRY(QDRI_TAKE(qdr_plan, plan, &own));
+    QDR_TRY(make_bounds(model, &own, &bounds));
+    qdri_bound_secs(&bounds, own.order[0] ? own.order : QDRI_USUAL_ORDER, each);
+    *secs = each[own.recompute];
     return QDR_OK;
 }

@@ -18,8 +18,6 @@ static qdr_status check_flags(const char *option, int value, int all)
 
 qdr_status qdri_search_check(const qdr_search_opts *opts)
 {
-    if (opts->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "search: version is %u; begin the options with QDR_OPTS_INIT", opts->version);
     if (opts->n_ranks < 1 || opts->n_ranks > QDR_MAX_SEARCH_RANKS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %d ranks; use 1 to %d", opts->n_ranks, QDR_MAX_SEARCH_RANKS);
     if (opts->order && !qdri_is_order(opts->order))
@@ -44,10 +42,10 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
                         opts->gradient_parts, opts->optimizer_parts);
     int64_t product = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        if (opts->size[axis] < 0 || opts->size[axis] > opts->n_ranks)
+        if (opts->ranks[axis] < 0 || opts->ranks[axis] > opts->n_ranks)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "search: %c = %d; use 1 to %d, or 0 for any", QDRI_USUAL_ORDER[axis],
-                            opts->size[axis], opts->n_ranks);
-        if (opts->size[axis]) product *= opts->size[axis];
+                            opts->ranks[axis], opts->n_ranks);
+        if (opts->ranks[axis]) product *= opts->ranks[axis];
         if (opts->n_ranks % product)
             return QDR_FAIL(QDR_ERR_ARGUMENT,
                             "search: the product of the fixed axes, %" PRId64
@@ -67,8 +65,8 @@ void qdri_search_defaults(qdr_search_opts *opts)
 
 qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch)
 {
-    static const qdr_codecs none = {.version = 0};
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    static const qdr_codecs none = {.size = 0};
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = size[QDR_X],
                      .y = size[QDR_Y],
                      .z = size[QDR_Z],

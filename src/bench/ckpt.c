@@ -150,7 +150,7 @@ static qdr_status read_plain(ckpt_bench *bench)
 
 static qdr_status save(ckpt_bench *bench, int background)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .background = background};
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .background = background};
     return qdr_checkpoint_save(bench->model.stack, bench->optimizer, bench->path, &opts, &bench->pending);
 }
 

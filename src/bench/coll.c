@@ -124,9 +124,10 @@ static void print_case(bench_run *run, const coll_options *options, const char *
                                       ? result_of(the_case, samples, IN_PLACE, n_wrong[IN_PLACE])
                                   : is_in_place ? usual
                                                 : none;
-    const qdr_traffic sent = qdr_grid_traffic(the_case->grid, (qdr_channel)(QDR_CHANNEL_X_STAT + (int)the_case->axis),
-                                              kind);
-    const double ratio = sent.bytes_sent > 0 ? (double)sent.bytes_plain / (double)sent.bytes_sent : NAN;
+    const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + (int)the_case->axis);
+    qdr_traffic sent = {QDR_INIT(qdr_traffic)};
+    const int is_known = qdr_grid_traffic(the_case->grid, channel, kind, &sent) == QDR_OK && sent.bytes_sent > 0;
+    const double ratio = is_known ? (double)sent.bytes_plain / (double)sent.bytes_sent : NAN;
     char codec[64];
     qdr_codec_text(&options->codec, codec, sizeof codec);
     const bench_value values[] = {

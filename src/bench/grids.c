@@ -121,7 +121,7 @@ typedef struct bench_start {
 
 qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid)
 {
-    qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d};
+    qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = size.x, .y = size.y, .z = size.z, .d = size.d};
     const qdr_status status = levels ? qdr_levels_read(ctx, levels, &opts) : QDR_OK;
     return status < 0 ? status : qdr_grid_create(ctx, &opts, grid);
 }

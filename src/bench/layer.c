@@ -91,6 +91,7 @@ static int check_options(void *user, failure *why)
     if (hidden % n_heads != 0)
         return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld",
                     (long long)n_heads, (long long)hidden, (long long)((hidden / n_heads + 1) * n_heads));
+    options->machine.size = sizeof options->machine;
     return options->machine_name ? fail_status(why, qdr_machine_load(options->machine_name, &options->machine))
                                  : EXIT_OK;
 }
@@ -194,7 +195,7 @@ static qdr_status predict(const layer_options *options, const qdr_grid *grid, do
 {
     static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
     const qdr_network network = network_of(options);
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = qdr_grid_size(grid, QDR_X),
                      .y = qdr_grid_size(grid, QDR_Y),
                      .z = qdr_grid_size(grid, QDR_Z),

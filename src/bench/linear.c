@@ -155,7 +155,8 @@ static void count_traffic(void *user, int series, int64_t iteration)
     qdr_grid *grid = bench->on_grid.grid;
     for (int channel = 0; iteration >= 0 && channel < QDR_N_CHANNELS; channel++)
         for (int coll = 0; coll < QDR_N_COLL_KINDS; coll++) {
-            const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)coll);
+            qdr_traffic sent = {QDR_INIT(qdr_traffic)};
+            if (qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)coll, &sent) != QDR_OK) continue;
             axis_traffic *sum = &bench->traffic[series / 2][qdr_channel_axis((qdr_channel)channel)];
             sum->bytes += (double)sent.bytes_sent;
             sum->secs += sent.secs;

@@ -11,25 +11,20 @@
 
 static qdr_status describe(product *made, const product_desc *desc)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = desc->m, .dtype = desc->dtype, .panels = desc->n_panels,
-                                 .codecs = desc->codecs};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->k, 1}}, .col_axis = desc->transposed ? QDR_Y : QDR_X,
-                                 .layout = desc->layout};
-    const qdr_linear_desc linear = {QDR_OPTS_INIT,
-                                    .name = "product",
-                                    .in = {{desc->k, 1}},
-                                    .out = {{desc->n, 1}},
-                                    .bias = desc->bias,
-                                    .transposed = desc->transposed,
-                                    .out_layout = desc->layout,
-                                    .storage = desc->storage};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = desc->m, .dtype = desc->dtype,
+                                 .panels = desc->n_panels, .codecs = desc->codecs};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{desc->k, 1}},
+                                 .col_axis = desc->transposed ? QDR_Y : QDR_X, .layout = desc->layout};
+    const qdr_linear_desc linear = {QDR_INIT(qdr_linear_desc),  .name = "product",       .in = {{desc->k, 1}},
+                                    .out = {{desc->n, 1}},      .bias = desc->bias,      .transposed = desc->transposed,
+                                    .out_layout = desc->layout, .storage = desc->storage};
     return layer_build(made->grid, &opts, &input, &linear, &made->stack, made->edges, &made->layer);
 }
 
 static qdr_status fill_edges(product *made, qdr_dtype dtype)
 {
     qdr_context *ctx = qdr_grid_context(made->grid);
-    qdr_owned in, out;
+    qdr_owned in = {QDR_INIT(qdr_owned)}, out = {QDR_INIT(qdr_owned)};
     qdr_status status = qdr_linear_init(made->layer, 1, 0.5);
     if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->edges[0], &in);
     if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->edges[1], &out);
@@ -78,8 +73,8 @@ qdr_status product_run(const product *ran, product_pass pass)
 qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int64_t *m, int64_t *n, int64_t *k)
 {
     const int rank = qdr_context_rank(qdr_grid_context(grid));
-    qdr_matrix in, out;
-    qdr_owned part;
+    qdr_matrix in = {QDR_INIT(qdr_matrix)}, out = {QDR_INIT(qdr_matrix)};
+    qdr_owned part = {QDR_INIT(qdr_owned)};
     qdr_status status = qdr_linear_in_matrix(layer, &in);
     if (status >= 0) status = qdr_linear_out_matrix(layer, &out);
     if (status < 0) return status;
@@ -96,6 +91,6 @@ qdr_status context_alone(qdr_context *ctx, qdr_context **alone)
 {
     char device[24] = "cpu";
     if (is_on_gpu(ctx)) snprintf(device, sizeof device, "cuda:%d", qdr_context_gpu(ctx));
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = qdr_context_threads(ctx), .device = device};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = qdr_context_threads(ctx), .device = device};
     return qdr_agree(ctx, qdr_context_create_self(&opts, alone));
 }

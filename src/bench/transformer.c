@@ -15,11 +15,11 @@ static qdr_context *context_of(const transformer *made) { return qdr_grid_contex
 /* From an input to its output, or from tokens to the loss. */
 static qdr_status describe(transformer *made, const transformer_desc *desc)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{desc->network->hidden, 1}}, .col_axis = QDR_X,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{desc->network->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = desc->layout};
-    const qdr_network_desc network = {
-        QDR_OPTS_INIT,          .context = desc->sequence,      .n_layers = desc->n_layers,
-        .layout = desc->layout, .only_layers = !desc->has_ends, .stand_ins = 1};
+    const qdr_network_desc network = {QDR_INIT(qdr_network_desc),     .context = desc->sequence,
+                                      .n_layers = desc->n_layers,     .layout = desc->layout,
+                                      .only_layers = !desc->has_ends, .stand_ins = 1};
     TRY(desc->has_ends ? qdr_stack_add_tokens(made->stack, "tokens", &made->in)
                        : qdr_stack_add_input(made->stack, "x", &input, 1, &made->in));
     return qdr_stack_add_network(made->stack, desc->network, &network, made->in, &made->out);
@@ -43,7 +43,7 @@ static qdr_status fill_input(const transformer *made)
     const qdr_edge edges[] = {made->in, made->out};
     TRY(qdr_stack_init(made->stack, 1, 0.02));
     for (int i = 0; i < (made->vocab ? 2 : 1); i++) {
-        qdr_owned owned;
+        qdr_owned owned = {QDR_INIT(qdr_owned)};
         void *value;
         TRY(qdr_stack_edge_owned(made->stack, edges[i], &owned));
         TRY(qdr_stack_edge_value(made->stack, edges[i], &value));
@@ -55,14 +55,10 @@ static qdr_status fill_input(const transformer *made)
 
 qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, transformer *made)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
-                                 .n_rows = desc->n_sequences * desc->sequence,
-                                 .row_unit = desc->sequence,
-                                 .dtype = desc->dtype,
-                                 .overlap = desc->overlap,
-                                 .panels = desc->n_panels,
-                                 .batch_parts = desc->n_batch_parts,
-                                 .codecs = desc->codecs};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),           .n_rows = desc->n_sequences * desc->sequence,
+                                 .row_unit = desc->sequence,         .dtype = desc->dtype,
+                                 .overlap = desc->overlap,           .panels = desc->n_panels,
+                                 .batch_parts = desc->n_batch_parts, .codecs = desc->codecs};
     qdr_context *ctx = qdr_grid_context(grid);
     made->dtype = desc->dtype;
     made->vocab = desc->has_ends ? desc->network->vocab : 0;
@@ -74,7 +70,7 @@ qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, tran
 
 void transformer_fill_gradient(const transformer *filled)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *gradient;
     if (qdr_stack_edge_owned(filled->stack, filled->out, &owned) < 0) return;
     if (qdr_stack_edge_gradient(filled->stack, filled->out, &gradient) < 0) return;

@@ -55,14 +55,14 @@ static qdr_status run_round(void *user, int way)
 
 static qdr_status add_layers(qdr_stack *stack, int64_t width)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{width, 1}}, .col_axis = QDR_X};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{width, 1}}, .col_axis = QDR_X};
     qdr_edge edge;
     qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
     for (int i = 0; i < N_LAYERS && status >= 0; i++) {
         char name[24];
         qdr_linear *layer;
         snprintf(name, sizeof name, "layer %d", i);
-        const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = name, .in = {{width, 1}}, .out = {{width, 1}},
+        const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = name, .in = {{width, 1}}, .out = {{width, 1}},
                                       .transposed = i % 2};
         status = qdr_stack_add_linear(stack, &desc, edge, &edge, &layer);
     }
@@ -75,7 +75,7 @@ static qdr_status make_layers(layers *l, const border *measured, int n_members, 
     const int is_z = measured->axis == QDR_Z;
     const grid_size size = {is_z ? 1 : n_members, 1, is_z ? n_members : 1, qdr_context_size(l->c->ctx) / n_members};
     const int64_t width = is_z ? (int64_t)sqrt((double)bytes / 4) : WIDTH, rows = is_z ? Z_ROWS : bytes / 4 / WIDTH;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = rows * size.d, .dtype = QDR_F32, .panels = 1,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = rows * size.d, .dtype = QDR_F32, .panels = 1,
                                  .batch_parts = 1};
     qdr_status status = grid_make(l->c->ctx, size, NULL, &l->grid);
     if (status >= 0) status = qdr_stack_create(l->grid, &opts, &l->stack);

@@ -96,7 +96,7 @@ static int fit(const calibration *c, qdr_machine *machine, failure *why)
 static int finish(const calibration *c, const calibrate_options *options, qdr_output **output, failure *why)
 {
     static _Thread_local calibrate_errors errors;
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     if (fit(c, &machine, why) || calibrate_compare(c, &machine, &errors, why)) return why->code;
     char *notes = calibrate_notes(c, &errors);
     if (!notes) return fail_memory(why, "calibrate: out of memory for the residuals");
@@ -146,9 +146,9 @@ static int begin(calibration *c, const calibrate_options *options, qdr_machine *
 static int check_gpus(const calibration *c, failure *why)
 {
     const int gpu = qdr_context_gpu(c->ctx), self = qdr_context_rank(c->ctx);
-    qdr_gpu_report gpus;
-    char mine[sizeof gpus.gpus[0].bus] = "";
-    if (!fail_status(why, qdr_gpu_query(&gpus)) && gpu < gpus.n_gpus) memcpy(mine, gpus.gpus[gpu].bus, sizeof mine);
+    qdr_gpu own = {QDR_INIT(qdr_gpu)};
+    char mine[sizeof own.bus] = "";
+    if (gpu >= 0 && !fail_status(why, qdr_gpu_describe(gpu, &own))) memcpy(mine, own.bus, sizeof mine);
     for (int rank = 0; rank < qdr_context_size(c->ctx); rank++) {
         char theirs[sizeof mine];
         memcpy(theirs, mine, sizeof mine);
@@ -171,7 +171,7 @@ static int measure_all(calibration *c, const calibrate_options *options, failure
     if (!c->is_on_gpu && calibrate_together(c, why)) return why->code;
     if (calibrate_collectives(c, why) || !options->model) return why->code;
     /* The network's plan is chosen by what was measured so far. */
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     if (qdr_context_rank(c->ctx) == 0) fit(c, &machine, why);
     return fail_together(why, c->ctx) ? why->code : calibrate_network(c, &machine, why);
 }
@@ -182,11 +182,12 @@ static int run_rank(qdr_context *ctx, void *user)
     const int is_first = qdr_context_rank(ctx) == 0;
     calibration *c = calloc(1, sizeof *c);
     qdr_output *output = NULL;
-    qdr_machine base = {.version = 0};
+    qdr_machine base = {QDR_INIT(qdr_machine)};
     failure why = {0};
     if (!c) fail_memory(&why, "calibrate: out of memory for %d samples", MAX_SAMPLES);
     if (c) {
         c->run = options->run;
+        c->run.network.size = sizeof c->run.network;
         c->ctx = ctx;
         c->is_quick = options->is_quick;
         c->is_on_gpu = is_on_gpu(ctx);

@@ -21,7 +21,10 @@ typedef struct network_run {
     int64_t batch, sequence; /* 0: one sequence a rank, the network's context */
     qdr_dtype dtype;
     /* as chosen */
-    qdr_planned_grid chosen;
+    struct {
+        qdr_plan plan;
+        qdr_plan_result result;
+    } chosen;
     /* as made */
     qdr_grid *made_grid;
     transformer made;
@@ -66,7 +69,7 @@ void calibrate_show(calibration *c, const char *stage);
 #define GPU_PROCESSOR_SLOWDOWN 0.05
 #define GPU_TRANSFER_SLOWDOWN 0.1
 #define GPU_HOST_POWER 3
-/* Sets c->machine: like `base`, if that has a version, but for what is known of this machine. name: NULL: that of the
+/* Sets c->machine: like `base`, if that has links, but for what is known of this machine. name: NULL: that of the
  * file. Collective. */
 int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, const char *path, failure *why);
 /* The GPU of rank 0, as it is now. Collective. */

@@ -193,7 +193,7 @@ static qdr_status add_operation(qdr_stack *stack, int name, const kernel_size *s
 
 static qdr_status fill(qdr_stack *stack, qdr_edge edge, int gradient, qdr_dtype dtype, void **there)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     qdr_status status = qdr_stack_edge_owned(stack, edge, &owned);
     if (status >= 0)
         status = gradient ? qdr_stack_edge_gradient(stack, edge, there) : qdr_stack_edge_value(stack, edge, there);
@@ -207,9 +207,9 @@ static qdr_status make(const calibration *c, const measured_kernel *of, const ke
     const int is_launch = of->name == LAUNCH;
     const int64_t n_cols = is_launch ? 1 : size->n_cols, n_rows = is_launch ? 1 : size->n_rows;
     const qdr_block heads = {n_cols, size->head_size};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = n_rows, .dtype = dtype,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = n_rows, .dtype = dtype,
                                  .row_unit = of->name == ATTENTION ? size->context : 1};
-    qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{n_cols, 1}}, .col_axis = QDR_X};
+    qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{n_cols, 1}}, .col_axis = QDR_X};
     for (int i = 0; i < 3 && of->name == ATTENTION; i++) input.cols[i] = heads;
     qdr_edge first = 0, last = 0;
     void *gradient;

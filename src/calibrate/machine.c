@@ -27,11 +27,8 @@ static void add_link(qdr_machine *machine, const char *name, int n_ranks)
 static void begin_anew(calibration *c)
 {
     qdr_machine *machine = &c->machine;
-    *machine = (qdr_machine){.version = QDR_OPTS_INIT,
-                             .ranks_per_node = c->ranks_per_node,
-                             .memory_bytes_per_sec = 1e10,
-                             .memory_efficiency = 1,
-                             .f32 = {.peak_flops = 1e10}};
+    *machine = (qdr_machine){QDR_INIT(qdr_machine), .ranks_per_node = c->ranks_per_node, .memory_bytes_per_sec = 1e10,
+                             .memory_efficiency = 1, .f32 = {.peak_flops = 1e10}};
     qdr_machine_products *types[] = {&machine->f64, &machine->f32, &machine->bf16};
     for (int i = 0; i < 3; i++) {
         types[i]->most = types[i]->odd_factor = 1;
@@ -40,7 +37,7 @@ static void begin_anew(calibration *c)
     machine->collectives.by_level = !c->is_on_gpu;
     machine->collectives.has_tree = c->is_on_gpu;
     machine->collectives.n_protocols = 1;
-    machine->collectives.protocols[0] = (qdr_machine_protocol){1, 1};
+    machine->collectives.protocols[0] = (qdr_machine_protocol){.step_factor = 1, .rate_factor = 1};
     if (c->n_nodes == 1 || c->ranks_per_node > 1) add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
     if (c->n_nodes > 1) add_link(machine, "network", 0);
 }
@@ -75,32 +72,27 @@ static void find_processor(calibration *c)
 /* Rank 0 asks for all: asking takes memory on each GPU. */
 int calibrate_find_gpu(const calibration *c, qdr_gpu *gpu, failure *why)
 {
-    qdr_gpu_report *report = qdr_context_rank(c->ctx) == 0 ? calloc(1, sizeof *report) : NULL;
-    const int number = qdr_context_gpu(c->ctx);
-    if (qdr_context_rank(c->ctx) == 0 && !report) fail_memory(why, "calibrate: out of memory for a report of GPUs");
-    if (report && !fail_status(why, qdr_gpu_query(report)) && number < report->n_gpus) {
-        *gpu = report->gpus[number];
+    *gpu = (qdr_gpu){QDR_INIT(qdr_gpu)};
+    if (qdr_context_rank(c->ctx) == 0 && !fail_status(why, qdr_gpu_describe(qdr_context_gpu(c->ctx), gpu)))
         fail_status(why, gpu->status);
-    }
-    free(report);
     return fail_together(why, c->ctx) ? why->code : fail_status(why, qdr_broadcast(c->ctx, 0, gpu, sizeof *gpu));
 }
 
 int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, const char *path, failure *why)
 {
-    if (base->version)
+    if (base->n_links)
         c->machine = *base;
     else
         begin_anew(c);
     /* One rank says nothing of nodes. */
-    if (base->version && qdr_context_size(c->ctx) > 1)
+    if (base->n_links && qdr_context_size(c->ctx) > 1)
         fail_status(why, qdr_machine_set_ranks_per_node(&c->machine, c->ranks_per_node));
     c->machine.is_gpu = c->is_on_gpu;
     /* What is fitted to products has no tiles. */
     c->machine.n_units = 1;
     c->machine.wave_power = 1;
     c->machine.n_tiles = 0;
-    if (c->is_on_gpu && !base->version) {
+    if (c->is_on_gpu && !base->n_links) {
         c->machine.software.host_power = GPU_HOST_POWER;
         c->machine.processor_slowdown = GPU_PROCESSOR_SLOWDOWN;
         c->machine.transfer_slowdown = GPU_TRANSFER_SLOWDOWN;
@@ -111,7 +103,7 @@ int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, c
         find_processor(c);
         return EXIT_OK;
     }
-    qdr_gpu gpu = {0};
+    qdr_gpu gpu = {QDR_INIT(qdr_gpu)};
     if (calibrate_find_gpu(c, &gpu, why)) return why->code;
     snprintf(c->machine.device, QDR_MAX_NAME, "%.63s", gpu.name);
     c->machine.memory_bytes = (double)gpu.bytes;

@@ -15,7 +15,7 @@ enum { N_HEADS = 4, HEAD_SIZE = 128, ATTENTION_CONTEXT = 2048 };
  * so far. */
 static int find_used(const calibration *c, int ranks_per_process, double *bytes, failure *why)
 {
-    qdr_gpu gpu = {0};
+    qdr_gpu gpu = {QDR_INIT(qdr_gpu)};
     struct rusage used;
     if (c->is_on_gpu) {
         if (!calibrate_find_gpu(c, &gpu, why)) *bytes = (double)(gpu.bytes - gpu.bytes_free);
@@ -61,12 +61,12 @@ static int measure_libraries(calibration *c, int ranks_per_process, failure *why
 /* The library's own memory for attention alone, of a stack that is not bound to memory. */
 static qdr_status find_device_bytes(const calibration *c, qdr_dtype dtype, double *bytes)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ATTENTION_CONTEXT, .row_unit = ATTENTION_CONTEXT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ATTENTION_CONTEXT, .row_unit = ATTENTION_CONTEXT,
                                  .dtype = dtype, .caller_memory = 1};
     const qdr_block heads = {(int64_t)N_HEADS * HEAD_SIZE, HEAD_SIZE};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {heads, heads, heads}, .col_axis = QDR_Y};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {heads, heads, heads}, .col_axis = QDR_Y};
     qdr_stack *stack = NULL;
-    qdr_stack_sizes sizes = {0};
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     qdr_edge in, out;
     qdr_status status = qdr_stack_create(c->self, &opts, &stack);
     if (status >= 0) status = qdr_stack_add_input(stack, "qkv", &input, 1, &in);

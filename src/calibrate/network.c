@@ -11,19 +11,22 @@
 /* A grid that was asked for is run even if all layers would not fit: only one is. */
 static int choose(network_run *run, const qdr_machine *machine, int n_ranks, failure *why)
 {
-    const qdr_search_opts opts = {QDR_OPTS_INIT,
+    const qdr_search_opts opts = {QDR_INIT(qdr_search_opts),
                                   .n_ranks = n_ranks,
-                                  .size = {run->grid.x, run->grid.y, run->grid.z, run->grid.d},
+                                  .ranks = {run->grid.x, run->grid.y, run->grid.z, run->grid.d},
                                   .recomputes = 1 << QDR_RECOMPUTE_NONE,
                                   .batch = run->batch,
                                   .sequence = run->sequence,
                                   .dtype = run->dtype,
                                   .memory_bytes = run->grid.x ? 1e18 : 0,
                                   .n_best = 1};
-    qdr_search_result result = {.n_best = 0};
+    qdr_search_result result = {QDR_INIT(qdr_search_result)};
     qdr_model *model = NULL;
     qdr_status status = qdr_model_create(machine, &run->network, &model);
+    run->chosen.plan.size = sizeof run->chosen.plan;
+    run->chosen.result.size = sizeof run->chosen.result;
     if (status >= 0) status = qdr_model_search(model, &opts, &result);
+    if (status >= 0 && result.n_best > 0) status = qdr_model_best(model, 0, &run->chosen.plan, &run->chosen.result);
     qdr_model_destroy(&model);
     if (fail_status(why, status)) return why->code;
     if (result.n_candidates == 0)
@@ -36,7 +39,6 @@ static int choose(network_run *run, const qdr_machine *machine, int n_ranks, fai
                     "calibrate: %s does not fit into %.3g GiB a rank on any grid of %d; name the grid whose layers are "
                     "to be measured with --grid, or lower --batch or --seq",
                     run->network.name, machine->memory_bytes / GIB, n_ranks);
-    run->chosen = result.best[0];
     return EXIT_OK;
 }
 

@@ -123,7 +123,7 @@ static json_t *json_samples(const calibration *c, const calibrate_errors *errors
 
 static json_t *json_facts(const calibration *c, const calibrate_errors *errors)
 {
-    const qdr_versions v = qdr_get_versions();
+    const qdr_versions *v = qdr_get_versions();
     json_t *groups = json_array();
     for (int i = 0; i < errors->n_groups; i++) {
         const group_error *g = &errors->groups[i];
@@ -131,10 +131,10 @@ static json_t *json_facts(const calibration *c, const calibrate_errors *errors)
                                                 "median_error", g->median, "largest_error", g->most));
     }
     return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:i, s:i, s:o, s:o}", "versions", "quadrille",
-                     v.quadrille, "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc",
-                     v.hwloc, "zfp", v.zfp, "ranks", qdr_context_size(c->ctx), "nodes", c->n_nodes, "threads_per_rank",
-                     qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", groups, "worst",
-                     json_samples(c, errors, errors->worst, errors->n_worst));
+                     v->quadrille, "compiler", v->compiler, "mpi", v->mpi, "blas", v->blas, "onednn", v->onednn,
+                     "hwloc", v->hwloc, "zfp", v->zfp, "ranks", qdr_context_size(c->ctx), "nodes", c->n_nodes,
+                     "threads_per_rank", qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", groups,
+                     "worst", json_samples(c, errors, errors->worst, errors->n_worst));
 }
 
 char *calibrate_notes(const calibration *c, const calibrate_errors *errors)

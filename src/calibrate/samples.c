@@ -70,7 +70,7 @@ void calibrate_add(calibration *c, const qdr_sample *sample)
 {
     if (c->n_samples == MAX_SAMPLES || !(sample->secs > 0)) return;
     c->samples[c->n_samples] = *sample;
-    c->samples[c->n_samples++].version = QDR_OPTS_INIT;
+    c->samples[c->n_samples++].size = sizeof *sample;
     calibrate_show(c, c->stage);
 }
 

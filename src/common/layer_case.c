@@ -181,12 +181,12 @@ static qdr_status build(layer_run *run)
 {
     const layer_case *c = run->the_case;
     qdr_edge edges[2];
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = c->m,        .row_unit = c->row_unit,
-                                 .dtype = c->dtype, .overlap = c->overlap, .panels = c->panels ? c->panels : 1,
-                                 .batch_parts = 1,  .codecs = codecs_of(c)};
-    qdr_edge_desc input = {QDR_OPTS_INIT, .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->in_layout,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = c->m,        .row_unit = c->row_unit,
+                                 .dtype = c->dtype,        .overlap = c->overlap, .panels = c->panels ? c->panels : 1,
+                                 .batch_parts = 1,         .codecs = codecs_of(c)};
+    qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .col_axis = c->transposed ? QDR_Y : QDR_X, .layout = c->in_layout,
                            .scatter_unit = c->in_unit};
-    qdr_linear_desc desc = {QDR_OPTS_INIT,
+    qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
                             .name = "layer",
                             .bias = c->bias,
                             .transposed = c->transposed,
@@ -203,10 +203,11 @@ static qdr_status build(layer_run *run)
 static qdr_status find_part(layer_run *run, qdr_status (*matrix_of)(const qdr_linear *, qdr_matrix *), qdr_owned *owned,
                             int *is_scattered)
 {
-    qdr_matrix matrix;
+    qdr_matrix matrix = {QDR_INIT(qdr_matrix)};
     const qdr_status status = matrix_of(run->layer, &matrix);
     if (status != QDR_OK) return status;
     *is_scattered = matrix.scatter_rows;
+    *owned = (qdr_owned){QDR_INIT(qdr_owned)};
     return qdr_matrix_owned(run->grid, &matrix, qdr_context_rank(run->ctx), owned);
 }
 
@@ -476,7 +477,7 @@ static qdr_status run_calls(layer_run *run)
     const int weight = qdr_linear_weight_index(run->layer);
     qdr_status status = QDR_OK;
     for (int i = 0; status == QDR_OK && i < qdr_stack_n_parameters(run->stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         status = qdr_stack_parameter(run->stack, i, &parameter);
         if (status == QDR_OK) status = fill_nan(run, gradient_dtype(run), parameter.gradient, parameter.n_gradient);
     }

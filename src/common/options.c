@@ -120,7 +120,7 @@ static int take_timeout(const option_spec *spec, const char *value, failure *why
 /* Before the options are read, which take precedence. */
 static void limit_waiting(const option_spec *specs)
 {
-    qdr_variable variable;
+    qdr_variable variable = {QDR_INIT(qdr_variable)};
     int number = 0;
     while (qdr_environment_variable(number, &variable) == QDR_OK && strcmp(variable.name, TIMEOUT_VARIABLE) != 0)
         number++;
@@ -396,7 +396,8 @@ grid_text grid_words(grid_size size)
 
 qdr_status grid_make(qdr_context *ctx, grid_size size, const char *order, qdr_grid **grid)
 {
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = size.x, .y = size.y, .z = size.z, .d = size.d, .order = order};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = size.x, .y = size.y, .z = size.z, .d = size.d,
+                                .order = order};
     return qdr_grid_create(ctx, &opts, grid);
 }
 

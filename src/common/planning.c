@@ -47,24 +47,18 @@ int subject_network(const subject *asked, const char *command, qdr_network *netw
                     "%s: the model is missing: give a name such as gpt2-xl, a config.json, or - for standard input; "
                     "see quadrille %s --help",
                     command, command);
+    *network = (qdr_network){QDR_INIT(qdr_network)};
     return fail_loading(why, qdr_network_load(asked->network, network));
 }
 
 qdr_network planning_network(const char *name, int64_t layers, int64_t hidden, int64_t heads, int64_t context)
 {
-    qdr_network network = {.version = QDR_OPTS_INIT,
-                           .layers = layers,
-                           .hidden = hidden,
-                           .heads = heads,
-                           .kv_heads = heads,
-                           .head_size = hidden / heads,
-                           .ffn = 4 * hidden,
-                           .context = context,
-                           .positions = context, /* learned: no rotation in the layers */
-                           .qkv_bias = 1,
-                           .out_bias = 1,
-                           .mlp_bias = 1,
-                           .norms_per_layer = 2};
+    qdr_network network = {
+        QDR_INIT(qdr_network), .layers = layers,   .hidden = hidden,
+        .heads = heads,        .kv_heads = heads,  .head_size = hidden / heads,
+        .ffn = 4 * hidden,     .context = context, .positions = context, /* learned: no rotation in the layers */
+        .qkv_bias = 1,         .out_bias = 1,      .mlp_bias = 1,
+        .norms_per_layer = 2};
     snprintf(network.name, sizeof network.name, "%s", name);
     return network;
 }
@@ -99,6 +93,7 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
         if (qdr_machine_list(add_name, &list) != QDR_OK) list.text[0] = '\0';
         return fail(why, EXIT_USAGE, "%s: --machine is missing; use a machine file or one of %s", command, list.text);
     }
+    *machine = (qdr_machine){QDR_INIT(qdr_machine)};
     if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
     if (asked->ranks_per_node && fail_status(why, qdr_machine_set_ranks_per_node(machine, (int)asked->ranks_per_node)))
         return why->code;
@@ -106,6 +101,32 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
     for (int i = 0; i < asked->n_settings; i++)
         if (machine_set(asked->settings[i], command, machine, why)) return why->code;
     return fail_loading(why, qdr_machine_check(machine, machine->name));
+}
+
+/* ---- searches ---- */
+
+void planning_begin(planned_grid *planned)
+{
+    *planned = (planned_grid){{QDR_INIT(qdr_plan)}, {QDR_INIT(qdr_plan_result)}};
+}
+
+qdr_status planning_search(qdr_model *model, const qdr_search_opts *opts, found_plans *found)
+{
+    qdr_search_result result = {QDR_INIT(qdr_search_result)};
+    memset(found, 0, sizeof *found);
+    qdr_status status = qdr_model_search(model, opts, &result);
+    found->n_best = result.n_best;
+    found->n_candidates = result.n_candidates;
+    found->n_fitting = result.n_fitting;
+    found->n_bounded = result.n_bounded;
+    found->n_simulated = result.n_simulated;
+    for (int i = 0; i < result.n_best && status == QDR_OK; i++) {
+        planning_begin(&found->best[i]);
+        status = qdr_model_best(model, i, &found->best[i].plan, &found->best[i].result);
+    }
+    planning_begin(&found->least_memory);
+    if (result.n_best > 0 || status != QDR_OK) return status;
+    return qdr_model_least_memory(model, opts, &found->least_memory.plan, &found->least_memory.result);
 }
 
 /* ---- words of the command line ---- */

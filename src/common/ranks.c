@@ -17,7 +17,7 @@ static int print_on_root(qdr_context *ctx, void *user)
 int fail_print_once(failure *why)
 {
     int code;
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    const qdr_context_opts on_cpu = {QDR_INIT(qdr_context_opts), .device = "cpu"};
     unsetenv("QDR_TRACE"); /* a refused run writes nothing */
     if (qdr_launch(0, &on_cpu, print_on_root, why, &code) != QDR_OK) return fail_print(why);
     return why->code;
@@ -42,7 +42,7 @@ int run_on_ranks(int64_t n_local, int64_t n_threads, const char *device, qdr_mai
     failure why = {0};
     int code = EXIT_FAILED;
     start wanted = {run, user};
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = (int)n_threads, .device = device};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = (int)n_threads, .device = device};
     fail_say_anew();
     const qdr_status status = qdr_launch((int)n_local, &opts, run_rank, &wanted, &code);
     if (status == QDR_ERR_UNSUPPORTED) fail(&why, EXIT_USAGE, "%s", qdr_last_error()); /* a GPU that is not there */

@@ -65,7 +65,7 @@ void doctor_library_text(char *text, size_t bytes)
     /* The address of a string inside the library; that of a function could be a PLT entry of this program. */
     build_id id = {.inside = (uintptr_t)qdr_status_name(QDR_OK)};
     dl_iterate_phdr(read_object, &id);
-    int length = snprintf(text, bytes, "%s%s", qdr_get_versions().quadrille, id.is_found ? ", build " : "");
+    int length = snprintf(text, bytes, "%s%s", qdr_get_versions()->quadrille, id.is_found ? ", build " : "");
     for (int i = 0; id.is_found && i < SHOWN_BYTES && (size_t)length < bytes; i++)
         length += snprintf(text + length, bytes - (size_t)length, "%02x", id.bytes[i]);
 }

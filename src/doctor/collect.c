@@ -31,7 +31,7 @@ static void add_adapters(const qdr_topo *topo, fact_list *facts)
 {
     words list = {.n = 0};
     for (int i = 0; i < topo->n_nics; i++) {
-        const qdr_topo_nic *nic = &topo->nics[i];
+        const qdr_topo_nic *nic = qdr_topo_nic_at(topo, i);
         char item[64];
         snprintf(item, sizeof item, nic->rate > 0 ? "%s %.1f GB/s" : "%s", *nic->name ? nic->name : "unnamed",
                  nic->rate / 1e9);
@@ -45,8 +45,11 @@ static void add_gpus(const qdr_topo *topo, fact_list *facts)
     words list = {.n = 0};
     for (int i = 0, next; i < topo->n_gpus; i = next) {
         char item[112];
-        for (next = i + 1; next < topo->n_gpus && strcmp(topo->gpus[i].model, topo->gpus[next].model) == 0;) next++;
-        snprintf(item, sizeof item, "%d x %s", next - i, *topo->gpus[i].model ? topo->gpus[i].model : "unknown");
+        for (next = i + 1;
+             next < topo->n_gpus && strcmp(qdr_topo_gpu_at(topo, i)->model, qdr_topo_gpu_at(topo, next)->model) == 0;)
+            next++;
+        snprintf(item, sizeof item, "%d x %s", next - i,
+                 *qdr_topo_gpu_at(topo, i)->model ? qdr_topo_gpu_at(topo, i)->model : "unknown");
         say(&list, item);
     }
     fact_set(facts, "GPUs", "%s", list.n ? list.text : "none");
@@ -119,7 +122,7 @@ static void add_data_path(fact_list *facts)
 
 void doctor_collect(int is_first, fact_list *facts)
 {
-    static qdr_gpu_report gpus; /* static because it is large */
+    qdr_gpu_report gpus = {QDR_INIT(qdr_gpu_report)};
     char host[64] = "", library[64], mpi[128];
     qdr_topo *topo = NULL;
     facts->n = 0;

@@ -107,8 +107,9 @@ static void find_machine(doctor_report *report)
 {
     const qdr_topo *topo = report->topo;
     if (topo) {
-        const char *model = topo->n_packages && *topo->packages[0].model ? topo->packages[0].model
-                                                                         : "unknown processor";
+        const char *model = topo->n_packages && *qdr_topo_package_at(topo, 0)->model
+                                ? qdr_topo_package_at(topo, 0)->model
+                                : "unknown processor";
         char bytes[24];
         doctor_bytes_text((double)topo->bytes, bytes);
         doctor_add(report, "machine", "processors", DOCTOR_GOOD,
@@ -124,7 +125,7 @@ static void find_machine(doctor_report *report)
             doctor_advise(finding, "a rank's threads share this one core; bind each rank to several "
                                    "(srun --cpus-per-task, mpiexec -bind-to), or not at all");
         for (int i = 0; i < topo->n_nics; i++) {
-            const qdr_topo_nic *nic = &topo->nics[i];
+            const qdr_topo_nic *nic = qdr_topo_nic_at(topo, i);
             char rate[32] = "unknown rate";
             if (nic->rate > 0) snprintf(rate, sizeof rate, "%.1f GB/s", nic->rate / 1e9);
             doctor_add(report, "machine", "adapter", DOCTOR_GOOD, "%s, %s%s%s", nic->name, rate,
@@ -234,7 +235,7 @@ static void add_trouble(doctor_finding *finding, const char *name)
 {
     char sentence[256];
     for (int i = 0; i < qdr_environment_size(); i++) {
-        qdr_variable variable;
+        qdr_variable variable = {QDR_INIT(qdr_variable)};
         if (qdr_environment_variable(i, &variable) != QDR_OK || strcmp(variable.name, name) != 0) continue;
         if (variable.is_understood) return;
         finding->state = DOCTOR_BROKEN;
@@ -278,11 +279,11 @@ static json_t *findings(const doctor_report *report)
     return list;
 }
 
-static json_t *gpus(const qdr_gpu_report *report)
+static json_t *gpus(const doctor_report *report)
 {
     json_t *list = json_array();
-    for (int i = 0; i < report->n_gpus; i++) {
-        const qdr_gpu *gpu = &report->gpus[i];
+    for (int i = 0; i < report->gpus.n_gpus; i++) {
+        const qdr_gpu *gpu = &report->gpu[i];
         json_array_append_new(list,
                               json_pack("{s:i, s:s, s:o, s:s, s:[i,i], s:i, s:I, s:I}", "number", gpu->number, "status",
                                         qdr_status_name(gpu->status), "name", json_text(gpu->name), "bus", gpu->bus,
@@ -296,22 +297,23 @@ static json_t *links(const qdr_topo *topo)
 {
     json_t *list = json_array();
     for (int i = 0; topo && i < topo->n_gpu_links; i++) {
-        const qdr_topo_gpu_link *link = &topo->gpu_links[i];
-        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:o, s:o}", "a", json_text(topo->gpus[link->a].bus), "b",
-                                              json_text(topo->gpus[link->b].bus), "link", qdr_link_name(link->link),
-                                              "rate", link->rate > 0 ? json_real(link->rate) : json_null(), "peer",
-                                              link->peer < 0 ? json_null() : json_boolean(link->peer)));
+        const qdr_topo_gpu_link *link = qdr_topo_gpu_link_at(topo, i);
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:s, s:o, s:o}", "a", json_text(qdr_topo_gpu_at(topo, link->a)->bus), "b",
+                            json_text(qdr_topo_gpu_at(topo, link->b)->bus), "link", qdr_link_name(link->link), "rate",
+                            link->rate > 0 ? json_real(link->rate) : json_null(), "peer",
+                            link->peer < 0 ? json_null() : json_boolean(link->peer)));
     }
     return list;
 }
 
 static json_t *versions(const qdr_gpu_report *g)
 {
-    const qdr_versions v = qdr_get_versions();
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "quadrille", v.quadrille,
-                     "compiler", v.compiler, "mpi", v.mpi, "blas", v.blas, "onednn", v.onednn, "hwloc", v.hwloc, "zfp",
-                     v.zfp, "cuda_driver", version_or_null(g->driver), "cuda", version_or_null(g->runtime), "cublaslt",
-                     version_or_null(g->cublaslt), "nccl", version_or_null(g->nccl), "cudnn",
+    const qdr_versions *v = qdr_get_versions();
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "quadrille", v->quadrille,
+                     "compiler", v->compiler, "mpi", v->mpi, "blas", v->blas, "onednn", v->onednn, "hwloc", v->hwloc,
+                     "zfp", v->zfp, "cuda_driver", version_or_null(g->driver), "cuda", version_or_null(g->runtime),
+                     "cublaslt", version_or_null(g->cublaslt), "nccl", version_or_null(g->nccl), "cudnn",
                      version_or_null(g->cudnn));
 }
 
@@ -332,7 +334,7 @@ static int print_json(const doctor_report *report, failure *why)
     json_t *object = json_pack("{s:o, s:b, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "host",
                                json_text(report->topo ? report->topo->host : ""), "works", n_broken == 0, "broken",
                                n_broken, "gpu_status", qdr_status_name(report->gpus.status), "versions",
-                               versions(&report->gpus), "gpus", gpus(&report->gpus), "gpu_links", links(report->topo),
+                               versions(&report->gpus), "gpus", gpus(report), "gpu_links", links(report->topo),
                                "limits", values, "environment", environment, "findings", findings(report));
     return write_json(object, JSON_INDENT(1), "doctor", why);
 }
@@ -342,24 +344,29 @@ static int print_json(const doctor_report *report, failure *why)
 static int find_all(doctor_report *report, failure *why)
 {
     const qdr_status status = qdr_topo_load(NULL, &report->topo);
-    const qdr_versions versions = qdr_get_versions();
+    const qdr_versions *versions = qdr_get_versions();
     char library[64];
     doctor_library_text(library, sizeof library);
-    doctor_add(report, "build", "quadrille", DOCTOR_GOOD, "%s, %s", library, versions.compiler);
+    doctor_add(report, "build", "quadrille", DOCTOR_GOOD, "%s, %s", library, versions->compiler);
     /* The thread level that the library requests and requires; what MPI grants is only known once it has started. */
-    add_part(report, "MPI", versions.mpi, ", started with MPI_THREAD_MULTIPLE", "ranks are threads of one process",
+    add_part(report, "MPI", versions->mpi, ", started with MPI_THREAD_MULTIPLE", "ranks are threads of one process",
              "for ranks on several nodes install libmpich-dev and mpich (or name another MPI: -Dmpi=NAME) and build "
              "again");
-    add_part(report, "BLAS", versions.blas, "", "products on the CPU are plain C, on one thread",
+    add_part(report, "BLAS", versions->blas, "", "products on the CPU are plain C, on one thread",
              "for faster products on the CPU install libopenblas-dev and build again");
-    add_part(report, "oneDNN", versions.onednn, "", "bf16 products on the CPU are converted to f32",
+    add_part(report, "oneDNN", versions->onednn, "", "bf16 products on the CPU are converted to f32",
              "if the processor has bf16 (AVX-512 BF16, AMX) install libdnnl-dev and build again");
-    add_part(report, "hwloc", versions.hwloc, "", "the topology comes from /sys and NVML",
+    add_part(report, "hwloc", versions->hwloc, "", "the topology comes from /sys and NVML",
              "for recorded machines and PCI switches install libhwloc-dev and build again");
-    add_part(report, "zfp", versions.zfp, "", "there are no codecs of zfp, such as zfp:8",
+    add_part(report, "zfp", versions->zfp, "", "there are no codecs of zfp, such as zfp:8",
              "to compare them with other codecs install libzfp-dev and build again");
     if (status != QDR_OK) doctor_add_sentence(report, "machine", "topology", DOCTOR_BROKEN, qdr_last_error());
+    report->gpus.size = sizeof report->gpus;
     if (fail_status(why, qdr_gpu_query(&report->gpus))) return why->code;
+    for (int i = 0; i < report->gpus.n_gpus; i++) {
+        report->gpu[i].size = sizeof *report->gpu;
+        if (fail_status(why, qdr_gpu_describe(i, &report->gpu[i]))) return why->code;
+    }
     doctor_find_gpus(report);
     find_machine(report);
     for_variables(report, add_variable, report);

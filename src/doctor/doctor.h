@@ -32,6 +32,7 @@ typedef struct doctor_report {
     int is_short; /* out of memory: findings are missing */
     doctor_finding *findings;
     qdr_gpu_report gpus;
+    qdr_gpu gpu[QDR_MAX_GPUS]; /* by number */
     qdr_topo *topo; /* NULL: cannot be read */
     char **variables; /* "NAME=VALUE" at the start of the doctor, sorted by name, ending with NULL */
 } doctor_report;
@@ -52,7 +53,7 @@ void doctor_find_gpus(doctor_report *report);
 void doctor_try_all(doctor_report *report);
 
 /* Whether the library can compute on the GPU with this number. */
-int doctor_can_use(const qdr_gpu_report *gpus, int number);
+int doctor_can_use(const doctor_report *report, int number);
 
 /* "ok", "note", "broken", "none" */
 const char *doctor_state_name(doctor_state state);

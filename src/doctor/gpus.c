@@ -15,7 +15,7 @@ static int has_hardware(const doctor_report *report)
 {
     const qdr_topo *topo = report->topo;
     for (int i = 0; topo && i < topo->n_gpus; i++) {
-        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        const qdr_topo_gpu *gpu = qdr_topo_gpu_at(topo, i);
         if (strncmp(gpu->name, "nvml", 4) == 0 || strncmp(gpu->name, "cuda", 4) == 0 || strstr(gpu->model, "NVIDIA") ||
             strncmp(gpu->model, "PCI 10de", 8) == 0)
             return 1;
@@ -64,9 +64,10 @@ static void add_gpu(doctor_report *report, const qdr_gpu *gpu)
                       LEAST_MAJOR);
 }
 
-int doctor_can_use(const qdr_gpu_report *gpus, int number)
+int doctor_can_use(const doctor_report *report, int number)
 {
-    return number < gpus->n_gpus && gpus->gpus[number].status == QDR_OK && gpus->gpus[number].major >= LEAST_MAJOR;
+    const qdr_gpu *gpu = &report->gpu[number];
+    return number < report->gpus.n_gpus && gpu->status == QDR_OK && gpu->major >= LEAST_MAJOR;
 }
 
 static void add_version(doctor_report *report, const char *name, int n)
@@ -75,10 +76,10 @@ static void add_version(doctor_report *report, const char *name, int n)
 }
 
 /* auto is cuDNN there, for some shapes. */
-static int has_recorded_gpu(const qdr_gpu_report *gpus)
+static int has_recorded_gpu(const doctor_report *report)
 {
-    for (int i = 0; i < gpus->n_gpus; i++)
-        if (gpus->gpus[i].major == 9 && gpus->gpus[i].minor == 0) return 1;
+    for (int i = 0; i < report->gpus.n_gpus; i++)
+        if (report->gpu[i].major == 9 && report->gpu[i].minor == 0) return 1;
     return 0;
 }
 
@@ -97,7 +98,7 @@ static void add_cudnn(doctor_report *report)
         doctor_add(report, GROUP, "cuDNN", DOCTOR_NONE, "cannot be used, and is not needed");
     if (is_asked && gpus->cudnn)
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD, "cuDNN's kernels where it has them (QDR_ATTENTION=cudnn)");
-    else if (is_auto && gpus->cudnn && has_recorded_gpu(gpus))
+    else if (is_auto && gpus->cudnn && has_recorded_gpu(report))
         doctor_add(report, GROUP, "attention", DOCTOR_GOOD,
                    "cuDNN's kernels for the shapes that were measured, own kernels for others (QDR_ATTENTION=auto)");
     else
@@ -141,10 +142,10 @@ static int count_links(const qdr_topo *topo, int first)
 {
     int n = 0;
     for (int i = 0; i < topo->n_gpu_links; i++) {
-        if (!(topo->gpu_links[i].link == topo->gpu_links[first].link &&
-              topo->gpu_links[i].peer == topo->gpu_links[first].peer &&
-              !(topo->gpu_links[i].rate < topo->gpu_links[first].rate) &&
-              !(topo->gpu_links[i].rate > topo->gpu_links[first].rate)))
+        if (!(qdr_topo_gpu_link_at(topo, i)->link == qdr_topo_gpu_link_at(topo, first)->link &&
+              qdr_topo_gpu_link_at(topo, i)->peer == qdr_topo_gpu_link_at(topo, first)->peer &&
+              !(qdr_topo_gpu_link_at(topo, i)->rate < qdr_topo_gpu_link_at(topo, first)->rate) &&
+              !(qdr_topo_gpu_link_at(topo, i)->rate > qdr_topo_gpu_link_at(topo, first)->rate)))
             continue;
         if (i < first) return 0;
         n++;
@@ -154,7 +155,7 @@ static int count_links(const qdr_topo *topo, int first)
 
 static void add_links(doctor_report *report, const qdr_topo *topo, int first, int n)
 {
-    const qdr_topo_gpu_link *link = &topo->gpu_links[first];
+    const qdr_topo_gpu_link *link = qdr_topo_gpu_link_at(topo, first);
     char rate[48] = "";
     if (link->rate > 0)
         snprintf(rate, sizeof rate, ", %.0f GB/s%s", link->rate / 1e9, link->is_assumed ? " (assumed)" : "");
@@ -194,7 +195,7 @@ void doctor_find_gpus(doctor_report *report)
     else
         doctor_add(report, GROUP, "driver", has_driver ? DOCTOR_GOOD : DOCTOR_NONE, "%s", source);
     add_status(report);
-    for (int i = 0; i < report->gpus.n_gpus; i++) add_gpu(report, &report->gpus.gpus[i]);
+    for (int i = 0; i < report->gpus.n_gpus; i++) add_gpu(report, &report->gpu[i]);
     find_links(report);
     add_libraries(report);
 }

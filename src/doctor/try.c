@@ -40,9 +40,9 @@ static void fill(float *values, int n, int step)
 
 static qdr_status build(qdr_context *ctx, product *p)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "product", .in = {{IN, 1}}, .out = {{OUT, 1}}};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F32};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "product", .in = {{IN, 1}}, .out = {{OUT, 1}}};
     qdr_edge edges[2];
     qdr_status status = grid_make(ctx, (grid_size){1, 1, 1, 1}, NULL, &p->grid);
     if (status == QDR_OK) status = layer_build(p->grid, &opts, &input, &desc, &p->stack, edges, &p->layer);
@@ -132,7 +132,7 @@ static const char *next_of(const char *device)
 /* Runs alone in its process, or on local ranks, which the other processes of a launcher can run as well. */
 static qdr_status start(int n_ranks, const char *device, qdr_main_fn fn, attempt *tried, int *code)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = device};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = device};
     qdr_context *ctx = NULL;
     if (n_ranks > 1) return qdr_launch(n_ranks, &opts, fn, tried, code);
     const qdr_status status = qdr_context_create_self(&opts, &ctx);
@@ -195,7 +195,7 @@ static void try_nccl(doctor_report *report)
 {
     const qdr_gpu_report *gpus = &report->gpus;
     char old[64];
-    if (!gpus->nccl || !doctor_can_use(gpus, 0) || !doctor_can_use(gpus, 1)) return;
+    if (!gpus->nccl || !doctor_can_use(report, 0) || !doctor_can_use(report, 1)) return;
     snprintf(old, sizeof old, "%s", qdr_environment_value("QDR_CUDA_COMM"));
     setenv("QDR_CUDA_COMM", "nccl", 1);
     if (try_sum_on(report, "cuda", "all-reduce, NCCL")) {
@@ -222,7 +222,7 @@ void doctor_try_all(doctor_report *report)
     int n_used = 0;
     for (int i = 0; i < report->gpus.n_gpus; i++) {
         char device[20], name[32];
-        if (!doctor_can_use(&report->gpus, i)) continue;
+        if (!doctor_can_use(report, i)) continue;
         snprintf(device, sizeof device, "cuda:%d", i);
         snprintf(name, sizeof name, "product, %s", device);
         try_on(report, device, name, 1);

@@ -176,16 +176,12 @@ typedef struct linear_job {
 static qdr_status build(linear_job *job)
 {
     const linear_options *options = job->options;
-    const qdr_stack_opts stack = {QDR_OPTS_INIT, .n_rows = job->files.m, .dtype = job->files.dtype};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{job->files.k, 1}},
+    const qdr_stack_opts stack = {QDR_INIT(qdr_stack_opts), .n_rows = job->files.m, .dtype = job->files.dtype};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{job->files.k, 1}},
                                  .col_axis = options->transposed ? QDR_Y : QDR_X, .layout = options->layout};
     /* Has a bias even if no file gives one: db is always written. */
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,
-                                  .name = "layer",
-                                  .in = {{job->files.k, 1}},
-                                  .out = {{job->files.n, 1}},
-                                  .bias = 1,
-                                  .transposed = options->transposed,
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),    .name = "layer", .in = {{job->files.k, 1}},
+                                  .out = {{job->files.n, 1}},   .bias = 1,       .transposed = options->transposed,
                                   .out_layout = options->layout};
     qdr_edge edges[2];
     const qdr_status status = grid_make(job->ctx, options->grid, options->order, &job->grid);
@@ -211,7 +207,7 @@ static void copy_part(const npy_array *array, const qdr_owned *part, void *here)
 static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy_array *array, void **given,
                             void **computed)
 {
-    qdr_owned part;
+    qdr_owned part = {QDR_INIT(qdr_owned)};
     qdr_status status = qdr_matrix_owned(job->grid, matrix, qdr_context_rank(job->ctx), &part);
     if (status != QDR_OK) return status;
     const size_t bytes = (size_t)(part.n_rows * part.n_cols) * qdr_dtype_bytes(array->dtype);
@@ -231,6 +227,7 @@ static qdr_status fill(linear_job *job)
     qdr_status status = qdr_stack_load_parameter(job->stack, weight, job->files.arrays[FILE_W].data);
     if (status == QDR_OK && job->options->paths[FILE_B])
         status = qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data);
+    job->in.size = job->out.size = sizeof job->in;
     if (status == QDR_OK) status = qdr_linear_in_matrix(job->layer, &job->in);
     if (status == QDR_OK) status = qdr_linear_out_matrix(job->layer, &job->out);
     if (status == QDR_OK) status = take_part(job, &job->in, &job->files.arrays[FILE_X], &job->x, &job->dx);
@@ -250,9 +247,9 @@ static qdr_status compute(linear_job *job)
 static qdr_status gather(linear_job *job, const qdr_matrix *layout, const void *part, npy_array *array, void **full)
 {
     qdr_context *ctx = job->ctx;
-    qdr_matrix root = {QDR_OPTS_INIT, .n_rows = layout->n_rows, .spread = QDR_SPREAD_ROOT};
+    qdr_matrix root = {QDR_INIT(qdr_matrix), .n_rows = layout->n_rows, .spread = QDR_SPREAD_ROOT};
     memcpy(root.cols, layout->cols, sizeof root.cols);
-    qdr_owned owned = {0};
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *there = NULL;
     qdr_status status = qdr_matrix_owned(job->grid, &root, qdr_context_rank(ctx), &owned);
     const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(job->files.dtype);

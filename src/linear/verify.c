@@ -129,7 +129,7 @@ static int make_grids(qdr_context *ctx, grid_size size, level_grids *grids, fail
     const int all = size.z * size.d;
     for (int gradients = size.z; gradients <= all; gradients += size.z)
         for (int state = gradients; state <= all && nests(size.z, gradients, all); state += gradients) {
-            const qdr_grid_opts opts = {QDR_OPTS_INIT,
+            const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts),
                                         .x = size.x,
                                         .y = size.y,
                                         .z = size.z,

@@ -186,7 +186,11 @@ static json_t *json_of_answer(const mem_answer *answer)
 
 static int make_answer(mem_options *options, failure *why)
 {
-    mem_answer answer = {.options = options};
+    mem_answer answer = {.options = options,
+                         .machine = {QDR_INIT(qdr_machine)},
+                         .counts = {QDR_INIT(qdr_network_counts)},
+                         .result = {QDR_INIT(qdr_plan_result)},
+                         .checkpoint = {QDR_INIT(qdr_plan_checkpoint)}};
     qdr_model *model = NULL;
     if (subject_network(&options->asked, "mem", &answer.network, why) || make_plan(options, why) ||
         (options->asked.machine ? subject_machine(&options->asked, "mem", &answer.machine, why)
@@ -217,7 +221,7 @@ static int make_answer(mem_options *options, failure *why)
 
 static int run(int argc, char **argv)
 {
-    mem_options options = {.plan = {.version = QDR_OPTS_INIT, .dtype = QDR_BF16}};
+    mem_options options = {.plan = {QDR_INIT(qdr_plan), .dtype = QDR_BF16}};
     failure why = {0};
     if (!options_read(argc, argv, specs, &options, &options.asked.network, &why)) make_answer(&options, &why);
     return why.code ? fail_print(&why) : EXIT_OK;

@@ -18,15 +18,16 @@ static void recompute_all(qdr_search_opts *opts) { opts->recomputes = 0; }
 static void free_layout(qdr_search_opts *opts) { opts->layouts = 0; }
 static void part_state(qdr_search_opts *opts) { opts->optimizer_parts = -1; }
 static void part_all(qdr_search_opts *opts) { opts->gradient_parts = opts->optimizer_parts = -1; }
-static void free_rows(qdr_search_opts *opts) { opts->size[QDR_Z] = opts->size[QDR_D] = 0; }
-static void free_axes(qdr_search_opts *opts) { memset(opts->size, 0, sizeof opts->size); }
+static void free_rows(qdr_search_opts *opts) { opts->ranks[QDR_Z] = opts->ranks[QDR_D] = 0; }
+static void free_axes(qdr_search_opts *opts) { memset(opts->ranks, 0, sizeof opts->ranks); }
 static void one_sequence(qdr_search_opts *opts) { opts->micro_batch = opts->micro_batch > 0; } /* 0: any number */
 
 /* Whether anything fits; 0 also if the options contradict each other. */
-static int fits(const plan_answer *answer, const qdr_search_opts *opts, qdr_planned_grid *planned)
+static int fits(const plan_answer *answer, const qdr_search_opts *opts, planned_grid *planned)
 {
-    return qdr_model_least_memory(answer->model, opts, planned) == QDR_OK && planned->result.memory_bytes > 0 &&
-           planned->result.memory_bytes <= answer->machine->memory_bytes;
+    planning_begin(planned);
+    return qdr_model_least_memory(answer->model, opts, &planned->plan, &planned->result) == QDR_OK &&
+           planned->result.memory_bytes > 0 && planned->result.memory_bytes <= answer->machine->memory_bytes;
 }
 
 /* Tries each change alone; one without effect does not help, since nothing fits without it. If none helps: the longest
@@ -71,7 +72,7 @@ static qdr_memory_term largest_term(const qdr_plan_result *result)
 /* The term that no choice makes small enough; "": none. */
 static void say_cause(const plan_answer *answer, const plan_none *none, char *words, size_t capacity)
 {
-    const qdr_planned_grid *least = &answer->found.least_memory;
+    const planned_grid *least = &answer->found.least_memory;
     const qdr_memory_term most = largest_term(&least->result);
     const double fixed = answer->machine->software.fixed_bytes, limit = answer->machine->memory_bytes;
     const int of_rows = most == QDR_MEMORY_ACTIVATIONS || most == QDR_MEMORY_WORKSPACE;
@@ -95,11 +96,11 @@ static void say_cause(const plan_answer *answer, const plan_none *none, char *wo
 static int fail_none(const plan_answer *answer, const plan_none *none, failure *why)
 {
     char ranks[160], cause[200], helps[320];
-    const qdr_planned_grid *least = &answer->found.least_memory;
+    const planned_grid *least = &answer->found.least_memory;
     const qdr_memory_term most = largest_term(&least->result);
     const int p = answer->options->search.n_ranks;
     const qdr_fewest_ranks *fewest = &none->fewest;
-    const qdr_plan *plan = &fewest->least.plan;
+    const qdr_plan *plan = &none->least.plan;
     if (fewest->n_ranks && fewest->tried_to >= fewest->n_ranks - 1)
         snprintf(ranks, sizeof ranks, "%d ranks are the fewest that fit (%s, recompute %s)", fewest->n_ranks,
                  grid_in_words(plan).text, recompute_word(plan->recompute));
@@ -133,13 +134,16 @@ int plan_nothing_fits(plan_answer *answer, failure *why)
     static plan_none none; /* large */
     qdr_search_opts opts = answer->options->search;
     memset(&none, 0, sizeof none);
+    none.fewest.size = sizeof none.fewest;
+    planning_begin(&none.least);
     if (!(answer->found.least_memory.result.memory_bytes > 0))
         return fail(why, EXIT_USAGE,
                     "plan: a batch of %lld is less than the z*d cells of every grid of %d ranks with the axes of "
                     "--fix; use --batch %d or more, or fix fewer axes",
                     (long long)opts.batch, opts.n_ranks, opts.n_ranks);
     if (answer->options->batch_follows) opts.batch = 0;
-    if (fail_status(why, qdr_model_fewest_ranks(answer->model, &opts, QDR_MAX_SEARCH_RANKS, &none.fewest)))
+    if (fail_status(why, qdr_model_fewest_ranks(answer->model, &opts, QDR_MAX_SEARCH_RANKS, &none.fewest,
+                                                &none.least.plan, &none.least.result)))
         return why->code;
     try_changes(answer, &none);
     fail_none(answer, &none, why);

@@ -65,7 +65,7 @@ static const option_spec specs[] = {
     {"set", 0, "KEY=NUMBER", "override another constant of the machine (docs/model.md lists them); can be repeated",
      OPTION_OTHER, AT(asked), .take = subject_set},
     {"fix", 0, "AXIS=N", "fix the ranks along axes, such as z=8 or x=2,y=4; can be repeated", OPTION_OTHER,
-     AT(search.size), .take = take_fixed},
+     AT(search.ranks), .take = take_fixed},
     {"order", 0, "ORDER", "axis order, fastest first, such as xyzd; default: the best", OPTION_ORDER, AT(search.order)},
     {"layout", 0, "LAYOUT", "replicated or scattered; default: the best", OPTION_CHOICE, AT(layout),
      .words = LAYOUT_WORDS},
@@ -113,10 +113,10 @@ static int check_options(plan_options *options, failure *why)
                     grid_words(asked->grid).text, asked->grid.d);
     if (options->as_csv && (asked->grid.x || options->explains))
         return fail(why, EXIT_USAGE, "plan: --csv cannot be combined with --why-not or --explain; use --json");
-    if (options->parts.is_zero3 && options->search.size[QDR_D] > 1)
+    if (options->parts.is_zero3 && options->search.ranks[QDR_D] > 1)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
-                    options->search.size[QDR_D]);
-    if (options->parts.is_zero3) options->search.size[QDR_D] = 1;
+                    options->search.ranks[QDR_D]);
+    if (options->parts.is_zero3) options->search.ranks[QDR_D] = 1;
     if (options->is_runnable && options->recompute > 0)
         return fail(why, EXIT_USAGE,
                     "plan: --runnable excludes --recompute %s, which this runtime cannot; leave one of them out",
@@ -157,13 +157,11 @@ static void warn(const char *sentence, void *user)
 
 static int save_plan(const plan_answer *answer, failure *why)
 {
-    const qdr_planned_grid *best = &answer->found.best[0];
-    qdr_stored_plan stored = {.version = QDR_OPTS_INIT,
-                              .network = *answer->network,
-                              .plan = best->plan,
-                              .secs = best->result.secs,
-                              .memory_bytes = best->result.memory_bytes};
-    stored.plan.sequence = plan_sequence(answer->network, &best->plan);
+    planned_grid best = answer->found.best[0];
+    qdr_network network = *answer->network;
+    qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &network, .plan = &best.plan,
+                              .secs = best.result.secs, .memory_bytes = best.result.memory_bytes};
+    best.plan.sequence = plan_sequence(&network, &best.plan);
     snprintf(stored.machine, sizeof stored.machine, "%s", answer->machine->name);
     return fail_status(why, qdr_plan_store(&stored, answer->options->out));
 }
@@ -193,7 +191,7 @@ static int put_out(plan_answer *answer, failure *why)
 /* A network that the runtime cannot build, with --runnable. */
 static int check_network(const plan_options *options, const qdr_network *network, failure *why)
 {
-    qdr_obstacle obstacle;
+    qdr_obstacle obstacle = {QDR_INIT(qdr_obstacle)};
     if (!options->is_runnable || qdr_plan_runs(network, NULL, &obstacle)) return EXIT_OK;
     return fail(why, EXIT_USAGE, "plan: --runnable: %s, or leave --runnable out", obstacle.why);
 }
@@ -205,7 +203,7 @@ static int check_why_not(const plan_answer *answer, failure *why)
     const grid_size grid = options->why_not.grid;
     double unused;
     if (!grid.x) return EXIT_OK;
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = grid.x,
                      .y = grid.y,
                      .z = grid.z,
@@ -220,8 +218,8 @@ static int check_why_not(const plan_answer *answer, failure *why)
 static int make_answer(plan_options *options, failure *why)
 {
     static plan_answer answer; /* static because it is large */
-    qdr_network network;
-    qdr_machine machine;
+    qdr_network network = {QDR_INIT(qdr_network)};
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     memset(&answer, 0, sizeof answer);
     if (subject_network(&options->asked, "plan", &network, why) || check_options(options, why) ||
         check_network(options, &network, why) || subject_machine(&options->asked, "plan", &machine, why))
@@ -259,7 +257,7 @@ static int make_answer(plan_options *options, failure *why)
 
 static int run(int argc, char **argv)
 {
-    plan_options options = {.search = {.version = QDR_OPTS_INIT}, .layout = -1, .recompute = -1, .dtype = -1};
+    plan_options options = {.search = {QDR_INIT(qdr_search_opts)}, .layout = -1, .recompute = -1, .dtype = -1};
     failure why = {0};
     if (!options_read(argc, argv, specs, &options, &options.asked.network, &why)) make_answer(&options, &why);
     return why.code ? fail_print(&why) : EXIT_OK;

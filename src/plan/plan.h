@@ -30,7 +30,7 @@ typedef struct plan_row {
     char name[16];
     int is_known_method;
     int has_enough; /* enough sequences for all its cells */
-    qdr_planned_grid planned;
+    planned_grid planned;
 } plan_row;
 
 enum { MAX_KNOWN_METHODS = 6 };
@@ -40,7 +40,7 @@ typedef struct plan_answer {
     const qdr_network *network;
     const qdr_machine *machine;
     qdr_model *model;
-    qdr_search_result found;
+    found_plans found;
     int n_rows; /* the best plans, then the known methods */
     plan_row rows[QDR_MAX_BEST + MAX_KNOWN_METHODS];
 } plan_answer;
@@ -52,10 +52,11 @@ double plan_lacks_bytes(const plan_answer *answer, const plan_row *row);
 enum { MAX_HELPS = 8 };
 typedef struct plan_help {
     char words[40]; /* "--recompute full" */
-    qdr_planned_grid planned; /* a plan that fits with the change; without times */
+    planned_grid planned; /* a plan that fits with the change; without times */
 } plan_help;
 typedef struct plan_none {
     qdr_fewest_ranks fewest;
+    planned_grid least; /* on the fewest */
     int is_sequence; /* only a shorter sequence helps */
     int n_helps;
     plan_help helps[MAX_HELPS];
@@ -66,10 +67,10 @@ typedef struct plan_none {
 /* A note on the best plan's levels, as of plan_set_levels(). */
 void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES]);
 
-/* qdr_model_search(); refuses numbers of parts that suit no grid. */
-int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
+/* planning_search(); refuses numbers of parts that suit no grid. */
+int plan_search(qdr_model *model, const qdr_search_opts *opts, found_plans *found, failure *why);
 /* The same; with --codec auto:, whose search options have no codecs, each plan has those that pay on it. */
-int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, qdr_search_result *found, failure *why);
+int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, found_plans *found, failure *why);
 /* The best plans, and the known methods whether they fit or not, as rows: of methods that do not, the variant that
  * needs least. If nothing fits, only the plan with the least memory; of zero bytes if there is none. */
 int plan_find(plan_answer *answer, failure *why);

@@ -86,8 +86,8 @@ static void print_grid(FILE *file, const qdr_plan *plan)
 /* Why the best plan beats the second. */
 static void print_why(FILE *file, const plan_answer *answer)
 {
-    const qdr_search_result *found = &answer->found;
-    const qdr_planned_grid *first = &found->best[0], *second = &found->best[1];
+    const found_plans *found = &answer->found;
+    const planned_grid *first = &found->best[0], *second = &found->best[1];
     print_grid(file, &first->plan);
     if (found->n_best < 2) {
         fputs(answer->options->search.n_best == 1 ? " is the fastest; --top 2 says why it beats the second."
@@ -108,7 +108,7 @@ static void print_why(FILE *file, const plan_answer *answer)
 }
 
 /* By how much a plan exceeds the memory, and its largest terms. */
-static void print_memory(FILE *file, const plan_answer *answer, const qdr_planned_grid *planned)
+static void print_memory(FILE *file, const plan_answer *answer, const planned_grid *planned)
 {
     const double limit = answer->machine->memory_bytes;
     difference all[QDR_N_MEMORY_TERMS];
@@ -129,9 +129,9 @@ static void print_memory(FILE *file, const plan_answer *answer, const qdr_planne
     fputc('.', file);
 }
 
-static void print_slower(FILE *file, const plan_answer *answer, const qdr_planned_grid *planned)
+static void print_slower(FILE *file, const plan_answer *answer, const planned_grid *planned)
 {
-    const qdr_planned_grid *best = &answer->found.best[0];
+    const planned_grid *best = &answer->found.best[0];
     print_choices(file, &planned->plan);
     fprintf(file, " takes %s", time_in_words(planned->result.secs).text);
     if (answer->found.n_best == 0) {
@@ -167,13 +167,13 @@ static void print_slower(FILE *file, const plan_answer *answer, const qdr_planne
 
 int plan_print_why_not(FILE *file, plan_answer *answer, failure *why)
 {
-    qdr_search_result found;
+    found_plans found;
     qdr_search_opts opts = answer->options->search;
     const why_not_question *asked = &answer->options->why_not;
     const grid_size size = asked->grid;
     if (asked->has_levels) levels_search(&asked->parts, answer->machine, &opts);
     const int axes[QDR_N_AXES] = {size.x, size.y, size.z, size.d};
-    memcpy(opts.size, axes, sizeof opts.size);
+    memcpy(opts.ranks, axes, sizeof opts.ranks);
     opts.n_best = 1;
     if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
     if (found.n_candidates == 0)
@@ -209,7 +209,7 @@ static int obstacle_of(const plan_answer *answer, const qdr_plan *plan, qdr_obst
 
 void plan_print_runs(const plan_answer *answer)
 {
-    qdr_obstacle obstacle;
+    qdr_obstacle obstacle = {QDR_INIT(qdr_obstacle)};
     if (obstacle_of(answer, &answer->rows[0].planned.plan, &obstacle))
         printf("Does not run here: %s.\n\n", obstacle.why);
     else
@@ -220,8 +220,8 @@ void plan_print_runs(const plan_answer *answer)
 static int is_found_by_any(const plan_answer *answer, const plan_row *row)
 {
     const qdr_plan *plan = &row->planned.plan;
-    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d}, *fixed = answer->options->search.size;
-    qdr_obstacle obstacle;
+    const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d}, *fixed = answer->options->search.ranks;
+    qdr_obstacle obstacle = {QDR_INIT(qdr_obstacle)};
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (fixed[axis] && fixed[axis] != size[axis]) return 0;
     return row->is_known_method && row->has_enough && !(plan_lacks_bytes(answer, row) > 0) && plan_has_levels(plan) &&
@@ -299,7 +299,7 @@ static void print_row(const plan_answer *answer, const plan_row *row, time_unit 
         else if (has_column(answer, axis))
             printf(" %6s %-6s", "-", "");
     }
-    qdr_obstacle obstacle;
+    qdr_obstacle obstacle = {QDR_INIT(qdr_obstacle)};
     const int is_stopped = obstacle_of(answer, plan, &obstacle);
     printf(" %7.2f  %s%s", result->memory_bytes / GIB, is_stopped ? "no: " : "yes", is_stopped ? obstacle.what : "");
     const double lacks = plan_lacks_bytes(answer, row);
@@ -309,7 +309,7 @@ static void print_row(const plan_answer *answer, const plan_row *row, time_unit 
 
 void plan_print_table(const plan_answer *answer)
 {
-    const qdr_search_result *found = &answer->found;
+    const found_plans *found = &answer->found;
     const time_unit unit = time_unit_of(answer->rows[0].planned.result.secs);
     print_title(answer, unit);
     for (int i = 0; i < answer->n_rows; i++) print_row(answer, &answer->rows[i], unit);
@@ -390,7 +390,7 @@ static json_t *json_of_row(const plan_answer *answer, const plan_row *row)
         json_of_axes(result, exposed_secs), "terms_secs", times, "memory_bytes", result->memory_bytes, "headroom_bytes",
         headroom(answer, row), "memory", json_of_memory(result), "fits", !(plan_lacks_bytes(answer, row) > 0),
         "lacks_bytes", plan_lacks_bytes(answer, row), "enough_sequences", row->has_enough);
-    qdr_obstacle obstacle;
+    qdr_obstacle obstacle = {QDR_INIT(qdr_obstacle)};
     const int runs = !obstacle_of(answer, plan, &obstacle);
     if (!object) return NULL;
     json_object_set_new(object, "runs_here", json_boolean(runs));
@@ -423,7 +423,7 @@ static json_t *json_of_lines(char *text)
 static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3])
 {
     const qdr_search_opts *asked = &answer->options->search;
-    const qdr_search_result *found = &answer->found;
+    const found_plans *found = &answer->found;
     const qdr_plan *best = &found->best[0].plan;
     json_t *padding = json_array(), *notes = json_array();
     plan_padding(answer->network, best, note_append, padding);
@@ -440,7 +440,7 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
         "why", sentences[0], "padding", padding, "notes", notes);
     if (object && sentences[1]) json_object_set_new(object, "why_not", json_string(sentences[1]));
     if (object && sentences[2]) {
-        qdr_plan_checkpoint saved;
+        qdr_plan_checkpoint saved = {QDR_INIT(qdr_plan_checkpoint)};
         json_object_set_new(object, "explain", json_of_lines(sentences[2]));
         if (qdr_model_checkpoint(answer->model, best, &saved) == QDR_OK)
             json_object_set_new(object, "checkpoint", checkpoint_json(&saved));
@@ -451,7 +451,7 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
 /* ---- JSON where nothing fits ---- */
 
 /* Without times: they were not computed. */
-static json_t *json_of_least(const qdr_planned_grid *planned)
+static json_t *json_of_least(const planned_grid *planned)
 {
     const qdr_plan *plan = &planned->plan;
     const levels parts = plan_levels(plan);
@@ -476,7 +476,7 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
     plan_codecs_note(&answer->options->codec, answer->machine, asked->n_ranks, note_append, notes);
     const qdr_fewest_ranks *f = &none->fewest;
     json_t *fewest = f->n_ranks ? json_pack("{s:i, s:b, s:o}", "ranks", f->n_ranks, "none_fewer",
-                                            f->tried_to >= f->n_ranks - 1, "plan", json_of_least(&f->least))
+                                            f->tried_to >= f->n_ranks - 1, "plan", json_of_least(&none->least))
                                 : json_null();
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model", answer->network->name,

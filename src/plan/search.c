@@ -36,10 +36,10 @@ void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES])
         plan_set_levels(&answer->options->parts, answer->machine, &plan, note);
 }
 
-int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
+int plan_search(qdr_model *model, const qdr_search_opts *opts, found_plans *found, failure *why)
 {
     const int has_numbers = opts->gradient_parts > 0 || opts->optimizer_parts > 0;
-    if (fail_status(why, qdr_model_search(model, opts, found))) return why->code;
+    if (fail_status(why, planning_search(model, opts, found))) return why->code;
     const int has_enough = opts->batch >= opts->n_ranks; /* sequences for all cells of any grid */
     return found->n_candidates == 0 && has_numbers && has_enough ? refuse_parts(opts, why) : EXIT_OK;
 }
@@ -48,7 +48,7 @@ int plan_search(qdr_model *model, const qdr_search_opts *opts, qdr_search_result
 
 static int by_secs(const void *a, const void *b)
 {
-    const qdr_planned_grid *p = a, *q = b;
+    const planned_grid *p = a, *q = b;
     return (p->result.secs > q->result.secs) - (p->result.secs < q->result.secs);
 }
 
@@ -58,10 +58,10 @@ static int is_same_grid(const qdr_plan *a, const qdr_plan *b)
 }
 
 /* Of the plans found without codecs and with all of them, each with those that pay on it: the best of each grid. */
-static int keep_best(qdr_model *model, double limit_bytes, const qdr_search_opts *opts, const qdr_search_result *coded,
-                     qdr_search_result *found, failure *why)
+static int keep_best(qdr_model *model, double limit_bytes, const qdr_search_opts *opts, const found_plans *coded,
+                     found_plans *found, failure *why)
 {
-    qdr_planned_grid all[2 * QDR_MAX_BEST];
+    planned_grid all[2 * QDR_MAX_BEST];
     const double limit = opts->memory_bytes > 0 ? opts->memory_bytes : limit_bytes;
     const int most = opts->n_best ? opts->n_best : 10, n = found->n_best + coded->n_best;
     memcpy(all, found->best, (size_t)found->n_best * sizeof *all);
@@ -80,9 +80,9 @@ static int keep_best(qdr_model *model, double limit_bytes, const qdr_search_opts
     return EXIT_OK;
 }
 
-int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, qdr_search_result *found, failure *why)
+int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, found_plans *found, failure *why)
 {
-    static qdr_search_result coded; /* static because it is large */
+    static found_plans coded; /* static because it is large */
     qdr_search_opts with = *opts;
     if (plan_search(answer->model, opts, found, why) || !answer->options->codec.is_auto) return why->code;
     with.codecs = &answer->options->codec.codecs;
@@ -104,10 +104,10 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
 {
     const int *size = known->size;
     const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
-    qdr_search_result found;
+    found_plans found;
     plan_row *row = &answer->rows[answer->n_rows];
     qdr_search_opts opts = answer->options->search;
-    memcpy(opts.size, size, sizeof opts.size);
+    memcpy(opts.ranks, size, sizeof opts.ranks);
     opts.n_best = 1;
     levels_search(&known->parts, answer->machine, &opts);
     snprintf(row->name, sizeof row->name, "%s", known->name);
@@ -165,7 +165,7 @@ double plan_lacks_bytes(const plan_answer *answer, const plan_row *row)
 
 int plan_find(plan_answer *answer, failure *why)
 {
-    qdr_search_result *found = &answer->found;
+    found_plans *found = &answer->found;
     const qdr_search_opts *asked = &answer->options->search;
     if (plan_search_codecs(answer, asked, found, why) || found->n_best == 0) return why->code;
     answer->n_rows = answer->found.n_best;

@@ -72,7 +72,7 @@ static int read_row(const table *t, int64_t row, measured *coll, qdr_sample *wor
     if (table_need(t, row, needed, "fill it in, or say in column 'skip' why not", why)) return why->code;
     const double least = table_number(t, row, BYTES, 0);
     coll->secs = table_number(t, row, SECS, 0);
-    *work = (qdr_sample){.version = QDR_OPTS_INIT,
+    *work = (qdr_sample){QDR_INIT(qdr_sample),
                          .kind = QDR_SAMPLE_COLLECTIVE,
                          .secs = coll->secs,
                          .coll = kinds[(int)table_number(t, row, COLLECTIVE, 0)],
@@ -86,7 +86,7 @@ static int read_row(const table *t, int64_t row, measured *coll, qdr_sample *wor
 
 static int predict_collective(const table *t, int64_t row, predictor *all, measured *coll, failure *why)
 {
-    qdr_sample work = {.version = QDR_OPTS_INIT};
+    qdr_sample work = {QDR_INIT(qdr_sample)};
     if (read_row(t, row, coll, &work, why) || coll->why_skipped[0]) return why->code;
     const qdr_machine *known = predictor_machine(all, t, row, MACHINE, why);
     if (!known) return why->code;

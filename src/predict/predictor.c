@@ -36,6 +36,7 @@ const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row
     if (all->machine_text && strcmp(all->machine_text, text) == 0) return &all->machine;
     qdr_model_destroy(&all->model);
     all->machine_text = text;
+    all->machine = (qdr_machine){QDR_INIT(qdr_machine)};
     if (all->asked.machine)
         fail_loading(why, qdr_machine_load(text, &all->machine));
     else if (!*text)

@@ -123,7 +123,7 @@ static int set_network(reader *r)
 static int set_plan(reader *r)
 {
     static const qdr_dtype dtypes[] = {QDR_BF16, QDR_F16, QDR_F32, QDR_F64};
-    r->plan = (qdr_plan){.version = QDR_OPTS_INIT,
+    r->plan = (qdr_plan){QDR_INIT(qdr_plan),
                          .panels = 1, /* no framework of the tables has them */
                          .batch_parts = 1,
                          .x = 1,
@@ -182,15 +182,15 @@ static int read_row(reader *r)
 
 static int predict_run(const table *t, int64_t row, predictor *all, measured *run, failure *why)
 {
-    reader r = {.t = t, .row = row, .run = run, .why = why};
-    qdr_plan_result result;
+    reader r = {.t = t, .row = row, .run = run, .network = {QDR_INIT(qdr_network)}, .why = why};
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     qdr_model *model;
     if (read_row(&r) || run->why_skipped[0]) return why->code;
     const qdr_machine *machine = predictor_machine(all, t, row, MACHINE, why);
     if (!machine) return why->code;
     /* Skips runs that swap, hang or are broken. */
     static const double least = 0.005;
-    qdr_network_counts counts;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     if (qdr_network_params(&r.network, &counts) == QDR_OK) {
         const double tokens = (double)r.plan.batch * (double)r.plan.sequence;
         const double rate = 6 * (double)counts.total * tokens / (number(&r, GPUS, 1) * run->secs);

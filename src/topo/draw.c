@@ -260,20 +260,20 @@ enum { LABELLED_CACHES = 4 }; /* more caches in one NUMA node leave no room for 
 static void draw_cache(const page *p, svg_flow *f, int first, int n, int is_labelled)
 {
     const qdr_topo *topo = p->report->topo;
-    const int index = topo->cores[first].cache, n_wide = n < CORES_WIDE ? n : CORES_WIDE;
+    const int index = qdr_topo_core_at(topo, first)->cache, n_wide = n < CORES_WIDE ? n : CORES_WIDE;
     const int n_rows = (n + CORES_WIDE - 1) / CORES_WIDE, step = CORE + CORE_GAP;
     const double inside = n_wide * step - CORE_GAP, top = is_labelled ? LABEL : 4;
     const double width = fmax(inside + 8, is_labelled ? 76 : 0), height = top + n_rows * step + 2;
     double x, y;
     char bytes[24] = "";
     svg_flow_next(f, width, height, &x, &y);
-    if (index >= 0) topo_bytes_text(topo->caches[index].bytes, bytes);
+    if (index >= 0) topo_bytes_text(qdr_topo_cache_at(topo, index)->bytes, bytes);
     svg_begin_tip(p->file, "cores %d to %d, L%d cache of %s", first, first + n - 1,
-                  index >= 0 ? topo->caches[index].level : 0, bytes);
+                  index >= 0 ? qdr_topo_cache_at(topo, index)->level : 0, bytes);
     svg_box(p->file, x, y, width, height, STYLE_CACHE);
     if (is_labelled)
         svg_text(p->file, x + 5, y + 12, "font-size=\"10\" fill=\"#44536b\"", "L%d %s",
-                 index >= 0 ? topo->caches[index].level : 0, bytes);
+                 index >= 0 ? qdr_topo_cache_at(topo, index)->level : 0, bytes);
     for (int i = 0; i < n; i++) {
         const int row = i / CORES_WIDE;
         svg_box(p->file, x + 4 + (i % CORES_WIDE) * step, y + top + row * step, CORE, CORE, STYLE_CORE);
@@ -285,10 +285,10 @@ static void draw_cache(const page *p, svg_flow *f, int first, int n, int is_labe
 static int find_run(const qdr_topo *topo, int numa, int *first)
 {
     int n = 0;
-    while (*first < topo->n_cores && topo->cores[*first].numa != numa) ++*first;
+    while (*first < topo->n_cores && qdr_topo_core_at(topo, *first)->numa != numa) ++*first;
     const int begin = *first;
-    while (begin + n < topo->n_cores && topo->cores[begin + n].numa == numa &&
-           topo->cores[begin + n].cache == topo->cores[begin].cache)
+    while (begin + n < topo->n_cores && qdr_topo_core_at(topo, begin + n)->numa == numa &&
+           qdr_topo_core_at(topo, begin + n)->cache == qdr_topo_core_at(topo, begin)->cache)
         n++;
     return n;
 }
@@ -300,7 +300,7 @@ static double draw_cores(const page *p, int numa, double x, double y, double wid
     int n_runs = 0;
     for (int first = 0, n; (n = find_run(topo, numa, &first)) > 0; first += n) n_runs++;
     for (int first = 0, n; (n = find_run(topo, numa, &first)) > 0; first += n)
-        draw_cache(p, &f, first, n, n_runs <= LABELLED_CACHES && topo->cores[first].cache >= 0);
+        draw_cache(p, &f, first, n, n_runs <= LABELLED_CACHES && qdr_topo_core_at(topo, first)->cache >= 0);
     return f.bottom;
 }
 
@@ -308,7 +308,7 @@ static double draw_cores(const page *p, int numa, double x, double y, double wid
 
 static void draw_gpu(const page *p, svg_flow *f, int index)
 {
-    const qdr_topo_gpu *gpu = &p->report->topo->gpus[index];
+    const qdr_topo_gpu *gpu = qdr_topo_gpu_at(p->report->topo, index);
     char bytes[24];
     double x, y;
     svg_flow_next(f, 82, CHIP, &x, &y);
@@ -322,7 +322,7 @@ static void draw_gpu(const page *p, svg_flow *f, int index)
 
 static void draw_nic(const page *p, svg_flow *f, int index)
 {
-    const qdr_topo_nic *nic = &p->report->topo->nics[index];
+    const qdr_topo_nic *nic = qdr_topo_nic_at(p->report->topo, index);
     const int is_line = nic->rate > 0, has_rate = is_line || nic->pci_rate > 0;
     char rate[24];
     double x, y;
@@ -342,9 +342,11 @@ static double draw_devices(const page *p, int package, int numa, double x, doubl
     const qdr_topo *topo = p->report->topo;
     svg_flow f = svg_flow_begin(x, y, width, 6);
     for (int i = 0; i < topo->n_gpus; i++)
-        if (topo->gpus[i].numa == numa && (numa >= 0 || topo->gpus[i].package == package)) draw_gpu(p, &f, i);
+        if (qdr_topo_gpu_at(topo, i)->numa == numa && (numa >= 0 || qdr_topo_gpu_at(topo, i)->package == package))
+            draw_gpu(p, &f, i);
     for (int i = 0; i < topo->n_nics; i++)
-        if (topo->nics[i].numa == numa && (numa >= 0 || topo->nics[i].package == package)) draw_nic(p, &f, i);
+        if (qdr_topo_nic_at(topo, i)->numa == numa && (numa >= 0 || qdr_topo_nic_at(topo, i)->package == package))
+            draw_nic(p, &f, i);
     return f.bottom;
 }
 
@@ -356,20 +358,20 @@ static double draw_numas(const page *p, int package, double x, double y, double 
     int n = 0, n_drawn = 0;
     double height = 0;
     for (int i = 0; i < topo->n_numas; i++)
-        if (topo->numas[i].package == package) n++;
+        if (qdr_topo_numa_at(topo, i)->package == package) n++;
     const int n_wide = n > 1 ? 2 : 1;
     const double each = (width - (n_wide - 1) * PAD) / n_wide;
     for (int i = 0; i < topo->n_numas; i++) {
-        if (topo->numas[i].package != package) continue;
+        if (qdr_topo_numa_at(topo, i)->package != package) continue;
         const double cores = draw_cores(&blank, i, 0, LABEL + 6, each - 2 * PAD);
         const double devices = draw_devices(&blank, -1, i, 0, cores + 7, each - 2 * PAD);
         height = fmax(height, (devices > cores + 7 ? devices : cores) + PAD);
     }
     for (int i = 0; i < topo->n_numas; i++) {
-        if (topo->numas[i].package != package) continue;
+        if (qdr_topo_numa_at(topo, i)->package != package) continue;
         const int row = n_drawn / n_wide;
         const double left = x + (n_drawn % n_wide) * (each + PAD), top = y + row * (height + PAD);
-        const qdr_topo_numa *numa = &p->report->topo->numas[i];
+        const qdr_topo_numa *numa = qdr_topo_numa_at(p->report->topo, i);
         char bytes[24];
         topo_bytes_text(numa->bytes, bytes);
         svg_box(p->file, left, top, each, height, STYLE_NUMA);
@@ -385,7 +387,7 @@ static double draw_numas(const page *p, int package, double x, double y, double 
 
 static double draw_package(const page *p, int index, double x, double y, double width)
 {
-    const qdr_topo_package *package = &p->report->topo->packages[index];
+    const qdr_topo_package *package = qdr_topo_package_at(p->report->topo, index);
     svg_text(p->file, x + PAD, y + 18, SVG_STRONG, "package %d", index);
     svg_text(p->file, x + PAD + 74, y + 18, SVG_SMALL, "%.60s, %d cores", package->model, package->n_cores);
     double bottom = draw_numas(p, index, x + PAD, y + 28, width - 2 * PAD);

@@ -24,33 +24,33 @@ static json_t *list(const topo_report *report, int n, item_maker make)
 
 static json_t *package(const topo_report *report, int index)
 {
-    const qdr_topo_package *p = &report->topo->packages[index];
+    const qdr_topo_package *p = qdr_topo_package_at(report->topo, index);
     return json_pack("{s:o, s:i}", "model", json_text(p->model), "cores", p->n_cores);
 }
 
 static json_t *numa(const topo_report *report, int index)
 {
-    const qdr_topo_numa *n = &report->topo->numas[index];
+    const qdr_topo_numa *n = qdr_topo_numa_at(report->topo, index);
     return json_pack("{s:i, s:o, s:i, s:o}", "os_index", n->os_index, "package", index_or_null(n->package), "cores",
                      n->n_cores, "bytes", bytes_or_null(n->bytes));
 }
 
 static json_t *cache(const topo_report *report, int index)
 {
-    const qdr_topo_cache *c = &report->topo->caches[index];
+    const qdr_topo_cache *c = qdr_topo_cache_at(report->topo, index);
     return json_pack("{s:i, s:o, s:i}", "level", c->level, "bytes", bytes_or_null(c->bytes), "cores", c->n_cores);
 }
 
 static json_t *core(const topo_report *report, int index)
 {
-    const qdr_topo_core *c = &report->topo->cores[index];
+    const qdr_topo_core *c = qdr_topo_core_at(report->topo, index);
     return json_pack("{s:o, s:o, s:o, s:i, s:i}", "package", index_or_null(c->package), "numa", index_or_null(c->numa),
                      "cache", index_or_null(c->cache), "threads", c->n_threads, "first_cpu", c->first_cpu);
 }
 
 static json_t *gpu(const topo_report *report, int index)
 {
-    const qdr_topo_gpu *g = &report->topo->gpus[index];
+    const qdr_topo_gpu *g = qdr_topo_gpu_at(report->topo, index);
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_text(g->name), "model",
                      json_text(g->model), "bus", json_text(g->bus), "module", json_text(g->module), "package",
                      index_or_null(g->package), "numa", index_or_null(g->numa), "bytes", bytes_or_null(g->bytes),
@@ -59,7 +59,7 @@ static json_t *gpu(const topo_report *report, int index)
 
 static json_t *gpu_link(const topo_report *report, int index)
 {
-    const qdr_topo_gpu_link *l = &report->topo->gpu_links[index];
+    const qdr_topo_gpu_link *l = qdr_topo_gpu_link_at(report->topo, index);
     return json_pack("{s:i, s:i, s:s, s:o, s:b, s:o, s:o}", "a", l->a, "b", l->b, "link", qdr_link_name(l->link),
                      "rate", rate_or_null(l->rate), "assumed", l->is_assumed, "hops",
                      l->n_hops ? json_integer(l->n_hops) : json_null(), "peer",
@@ -68,7 +68,7 @@ static json_t *gpu_link(const topo_report *report, int index)
 
 static json_t *nic(const topo_report *report, int index)
 {
-    const qdr_topo_nic *n = &report->topo->nics[index];
+    const qdr_topo_nic *n = qdr_topo_nic_at(report->topo, index);
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_text(n->name), "bus", json_text(n->bus), "package",
                      index_or_null(n->package), "numa", index_or_null(n->numa), "rate", rate_or_null(n->rate),
                      "pci_rate", rate_or_null(n->pci_rate));

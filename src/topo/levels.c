@@ -31,7 +31,7 @@ void topo_levels_text(const topo_levels *l, char *text, size_t capacity)
 int topo_cut(const qdr_topo *topo, const levels *asked, topo_layout *layout, failure *why)
 {
     const int sizes[QDR_N_AXES] = {layout->size.x, layout->size.y, layout->size.z, layout->size.d};
-    qdr_topo_levels found;
+    qdr_topo_levels found = {QDR_INIT(qdr_topo_levels)};
     if (asked->is_zero3 && layout->size.d > 1)
         return fail(why, EXIT_USAGE, "topo: --levels zero3 has d = 1, but --grid says d = %d", layout->size.d);
     const char *words = asked->is_zero3 ? "none" : asked->words;
@@ -66,15 +66,20 @@ static qdr_status map_levels(const qdr_topo *topo, const topo_layout *layout, co
     const int sizes[3][QDR_N_AXES] = {{size.x, size.y, size.z, size.d},
                                       {faster, near, far, copies * slower},
                                       {faster * near * far, copies, slower, 1}};
-    qdr_topo_axis axes[3][QDR_N_AXES];
-    for (int i = 0; i < 3; i++) {
-        const qdr_status status = qdr_topo_map(topo, sizes[i], i ? NULL : order, layout->places, axes[i]);
+    const struct {
+        int grid;
+        qdr_axis axis;
+    } places[TOPO_N_LEVELS] = {[TOPO_LEVEL_Z] = {0, QDR_Z},
+                               [TOPO_LEVEL_NEAR] = {1, QDR_Y},
+                               [TOPO_LEVEL_FAR] = {1, QDR_Z},
+                               [TOPO_LEVEL_COPIES] = {2, QDR_Y}};
+    for (int i = 0; i < TOPO_N_LEVELS; i++) {
+        const int grid = places[i].grid;
+        maps[i].size = sizeof maps[i];
+        const qdr_status status = qdr_topo_map(topo, sizes[grid], grid ? NULL : order, layout->places, places[i].axis,
+                                               &maps[i]);
         if (status != QDR_OK) return status;
     }
-    maps[TOPO_LEVEL_Z] = axes[0][QDR_Z];
-    maps[TOPO_LEVEL_NEAR] = axes[1][1];
-    maps[TOPO_LEVEL_FAR] = axes[1][2];
-    maps[TOPO_LEVEL_COPIES] = axes[2][1];
     return QDR_OK;
 }
 

@@ -57,7 +57,8 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
             if (n > layout->n_on_node) layout->n_on_node = n;
             if (node >= layout->n_nodes) layout->n_nodes = node + 1;
             /* On GPUs: those that the running ranks would use, in order. */
-            layout->places[rank] = layout->on_gpus ? qdr_topo_spread(topo, 1, node, index, n) : ranks[rank].place;
+            layout->places[rank] = ranks[rank].place;
+            if (layout->on_gpus) qdr_topo_spread(topo, 1, node, index, n, &layout->places[rank]);
         }
     } else {
         /* Node by node; the last node may have fewer. */
@@ -66,8 +67,13 @@ int topo_lay(const qdr_topo *topo, const topo_rank *ranks, int n_ranks, topo_lay
         if (layout->n_on_node > layout->n_ranks) layout->n_on_node = layout->n_ranks;
         layout->n_nodes = (layout->n_ranks + layout->n_on_node - 1) / layout->n_on_node;
         for (int rank = 0; rank < layout->n_ranks; rank++)
-            layout->places[rank] = qdr_topo_spread(topo, layout->on_gpus, rank / layout->n_on_node,
-                                                   rank % layout->n_on_node, layout->n_on_node);
+            qdr_topo_spread(topo, layout->on_gpus, rank / layout->n_on_node, rank % layout->n_on_node,
+                            layout->n_on_node, &layout->places[rank]);
     }
-    return fail_status(why, qdr_topo_map(topo, sizes, layout->order, layout->places, layout->axes));
+    for (int axis = 0; axis < QDR_N_AXES; axis++) {
+        qdr_topo_axis *found = &layout->axes[axis];
+        found->size = sizeof *found;
+        if (fail_status(why, qdr_topo_map(topo, sizes, layout->order, layout->places, (qdr_axis)axis, found))) break;
+    }
+    return why->code;
 }

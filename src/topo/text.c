@@ -45,7 +45,7 @@ void topo_caches_text(const qdr_topo *topo, char *text, size_t capacity)
         int n = 0, are_alike = 1;
         char bytes[24];
         for (int i = 0; i < topo->n_caches; i++) {
-            const qdr_topo_cache *cache = &topo->caches[i];
+            const qdr_topo_cache *cache = qdr_topo_cache_at(topo, i);
             if (cache->level != level) continue;
             if (n++ == 0) first = cache;
             are_alike &= cache->n_cores == first->n_cores && cache->bytes == first->bytes;
@@ -73,9 +73,9 @@ void topo_counts_text(const qdr_topo *topo, char *text, size_t capacity)
 
 qdr_link topo_pair(const qdr_topo *topo, int a, int b, double *rate, int *is_assumed)
 {
-    const qdr_topo_gpu *gpus = topo->gpus;
-    const qdr_topo_place left = {0, gpus[a].package, gpus[a].numa, -1, -1, a};
-    const qdr_topo_place right = {0, gpus[b].package, gpus[b].numa, -1, -1, b};
+    const qdr_topo_gpu *first = qdr_topo_gpu_at(topo, a), *second = qdr_topo_gpu_at(topo, b);
+    const qdr_topo_place left = {0, first->package, first->numa, -1, -1, a};
+    const qdr_topo_place right = {0, second->package, second->numa, -1, -1, b};
     return qdr_topo_between(topo, &left, &right, rate, is_assumed);
 }
 
@@ -95,14 +95,15 @@ void topo_pair_text(const qdr_topo *topo, int a, int b, char text[24])
 int topo_has_assumed(const qdr_topo *topo)
 {
     for (int i = 0; i < topo->n_gpu_links; i++)
-        if (topo->gpu_links[i].is_assumed) return 1;
+        if (qdr_topo_gpu_link_at(topo, i)->is_assumed) return 1;
     return 0;
 }
 
 int topo_has_apart(const qdr_topo *topo)
 {
     for (int i = 0; i < topo->n_gpu_links; i++)
-        if (topo->gpu_links[i].link == QDR_LINK_NVSWITCH && topo->gpu_links[i].rate <= 0) return 1;
+        if (qdr_topo_gpu_link_at(topo, i)->link == QDR_LINK_NVSWITCH && qdr_topo_gpu_link_at(topo, i)->rate <= 0)
+            return 1;
     return 0;
 }
 
@@ -138,7 +139,7 @@ static void print_gpus(const qdr_topo *topo)
     printf("%3s  %-10s %10s %8s %5s %11s  %-13s %s\n", "GPU", "name", "memory", "package", "NUMA", "PCI (GB/s)",
            "address", "model");
     for (int i = 0; i < topo->n_gpus; i++) {
-        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        const qdr_topo_gpu *gpu = qdr_topo_gpu_at(topo, i);
         char bytes[24], rate[24], package[24], numa[24];
         topo_bytes_text(gpu->bytes, bytes);
         topo_rate_text(gpu->pci_rate, 0, rate);
@@ -146,7 +147,7 @@ static void print_gpus(const qdr_topo *topo)
                index_text(gpu->numa, numa), rate, *gpu->bus ? gpu->bus : "-", gpu->model);
     }
     for (int i = 0; i < topo->n_gpus; i++) {
-        const qdr_topo_gpu *gpu = &topo->gpus[i];
+        const qdr_topo_gpu *gpu = qdr_topo_gpu_at(topo, i);
         char rate[24];
         if (gpu->host_rate <= 0) continue;
         topo_rate_text(gpu->host_rate, 0, rate);
@@ -177,7 +178,7 @@ static void print_nics(const qdr_topo *topo)
     if (!topo->n_nics) return;
     printf("\n%-12s %12s %11s %8s %5s  %s\n", "adapter", "line (GB/s)", "PCI (GB/s)", "package", "NUMA", "address");
     for (int i = 0; i < topo->n_nics; i++) {
-        const qdr_topo_nic *nic = &topo->nics[i];
+        const qdr_topo_nic *nic = qdr_topo_nic_at(topo, i);
         char line[24], pci[24], package[24], numa[24];
         topo_rate_text(nic->rate, 0, line);
         topo_rate_text(nic->pci_rate, 0, pci);
@@ -277,22 +278,22 @@ void topo_print(const topo_report *report)
     putchar('\n');
     for (int package = -1; package < topo->n_packages; package++) {
         if (package >= 0) {
-            const qdr_topo_package *p = &topo->packages[package];
+            const qdr_topo_package *p = qdr_topo_package_at(topo, package);
             printf("package %d: %s, %d core%s\n", package, *p->model ? p->model : "unknown processor", p->n_cores,
                    PLURAL(p->n_cores));
         }
         for (int i = 0; i < topo->n_numas; i++)
-            if (topo->numas[i].package == package) {
-                const qdr_topo_numa *numa = &topo->numas[i];
+            if (qdr_topo_numa_at(topo, i)->package == package) {
+                const qdr_topo_numa *numa = qdr_topo_numa_at(topo, i);
                 char bytes[24], gpus[512] = "", nics[512] = "";
                 int n_gpus = 0, n_nics = 0;
                 topo_bytes_text(numa->bytes, bytes);
                 printf("  NUMA node %d: %s, %d core%s", i, bytes, numa->n_cores, PLURAL(numa->n_cores));
                 for (int gpu = 0; gpu < topo->n_gpus; gpu++)
-                    if (topo->gpus[gpu].numa == i) append(gpus, sizeof gpus, n_gpus++ ? " %d" : "%d", gpu);
+                    if (qdr_topo_gpu_at(topo, gpu)->numa == i) append(gpus, sizeof gpus, n_gpus++ ? " %d" : "%d", gpu);
                 for (int nic = 0; nic < topo->n_nics; nic++)
-                    if (topo->nics[nic].numa == i)
-                        append(nics, sizeof nics, n_nics++ ? " %s" : "%s", topo->nics[nic].name);
+                    if (qdr_topo_nic_at(topo, nic)->numa == i)
+                        append(nics, sizeof nics, n_nics++ ? " %s" : "%s", qdr_topo_nic_at(topo, nic)->name);
                 if (n_gpus) printf("; GPU%s %s", PLURAL(n_gpus), gpus);
                 if (n_nics) printf("; adapter%s %s", PLURAL(n_nics), nics);
                 putchar('\n');

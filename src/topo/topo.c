@@ -101,7 +101,7 @@ static int write_report(const topo_options *options, topo_report *report, failur
 
 static int load(const topo_options *options, qdr_topo **topo, failure *why)
 {
-    const qdr_topo_opts opts = {QDR_OPTS_INIT, .xml = options->xml};
+    const qdr_topo_opts opts = {QDR_INIT(qdr_topo_opts), .xml = options->xml};
     const qdr_status status = qdr_topo_load(&opts, topo);
     fail_status(why, status);
     if (status == QDR_ERR_IO) why->code = EXIT_USAGE; /* the user named the file */

@@ -59,8 +59,8 @@ int main(int argc, char **argv)
     qdr_grid *grid = NULL;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     check(qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx));
-    check(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1},
-                          &grid));
+    check(qdr_grid_create(
+        ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1}, &grid));
     check(qdr_mem_alloc(ctx, MOST_BYTES, &memory));
     if (!mpis || n_rounds < 1 || n_rounds > MAX_ROUNDS || most_bytes > MOST_BYTES) MPI_Abort(MPI_COMM_WORLD, 1);
     for (int64_t bytes = 8; bytes <= most_bytes; bytes *= bytes < 4096 || bytes >= 65536 ? 2 : 4)

@@ -21,20 +21,10 @@ static double now_secs(void)
 
 static qdr_network network_of(int64_t hidden, int64_t layers)
 {
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .layers = layers,
-                         .hidden = hidden,
-                         .heads = 4,
-                         .kv_heads = 4,
-                         .head_size = hidden / 4,
-                         .ffn = 4 * hidden,
-                         .vocab = 256,
-                         .context = CONTEXT,
-                         .positions = CONTEXT,
-                         .qkv_bias = 1,
-                         .out_bias = 1,
-                         .mlp_bias = 1,
-                         .norms_per_layer = 2};
+    return (qdr_network){QDR_INIT(qdr_network), .layers = layers,        .hidden = hidden,  .heads = 4,
+                         .kv_heads = 4,         .head_size = hidden / 4, .ffn = 4 * hidden, .vocab = 256,
+                         .context = CONTEXT,    .positions = CONTEXT,    .qkv_bias = 1,     .out_bias = 1,
+                         .mlp_bias = 1,         .norms_per_layer = 2};
 }
 
 typedef struct totals {
@@ -53,9 +43,12 @@ static void add_list(const qdri_schedule *list, size_t *least, totals *sum)
 static qdr_status measure(const qdr_network *network, const qdri_position *position, qdr_layout layout, totals *all)
 {
     const int64_t cells = (int64_t)position->size[QDR_Z] * position->size[QDR_D];
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,       .n_rows = (BATCH + cells - 1) / cells * cells * CONTEXT,
-                                 .row_unit = CONTEXT, .dtype = QDR_F32,
-                                 .panels = 1,         .batch_parts = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
+                                 .n_rows = (BATCH + cells - 1) / cells * cells * CONTEXT,
+                                 .row_unit = CONTEXT,
+                                 .dtype = QDR_F32,
+                                 .panels = 1,
+                                 .batch_parts = 1};
     qdri_net net;
     qdri_net_lists lists = {.n_layers = 0};
     totals sum = {.secs = 1e9};

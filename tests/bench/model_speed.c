@@ -29,12 +29,8 @@ static int complain(void)
 
 static int time_searches(qdr_model *model, int n_ranks, int any_levels, qdr_search_result *found)
 {
-    const qdr_search_opts opts = {.version = QDR_OPTS_INIT,
-                                  .n_ranks = n_ranks,
-                                  .batch = 2048,
-                                  .dtype = QDR_BF16,
-                                  .memory_bytes = 1e15,
-                                  .any_levels = any_levels};
+    const qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_ranks = n_ranks,   .batch = 2048,
+                                  .dtype = QDR_BF16,         .memory_bytes = 1e15, .any_levels = any_levels};
     double secs[N_RUNS];
     if (qdr_model_search(model, &opts, found) != QDR_OK) return complain();
     for (int i = 0; i < N_RUNS; i++) {
@@ -54,12 +50,13 @@ static int time_searches(qdr_model *model, int n_ranks, int any_levels, qdr_sear
 static int time_simulations(qdr_model *model, const qdr_search_result *found)
 {
     double secs[N_RUNS];
-    qdr_plan_result result;
+    qdr_plan plan = {QDR_INIT(qdr_plan)};
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     for (int run = 0; run < N_RUNS; run++) {
         const double start = now_secs();
         for (int i = 0; i < N_PREDICTED; i++) {
-            const qdr_plan *plan = &found->best[i % found->n_best].plan;
-            if (qdr_model_predict(model, plan, &result) != QDR_OK) return complain();
+            if (qdr_model_best(model, i % found->n_best, &plan, NULL) != QDR_OK) return complain();
+            if (qdr_model_predict(model, &plan, &result) != QDR_OK) return complain();
         }
         secs[run] = now_secs() - start;
     }
@@ -72,9 +69,9 @@ static int time_simulations(qdr_model *model, const qdr_search_result *found)
 
 int main(int argc, char **argv)
 {
-    static qdr_search_result found;
-    qdr_machine machine;
-    qdr_network network;
+    qdr_search_result found = {QDR_INIT(qdr_search_result)};
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
     const int n_ranks = argc > 1 ? atoi(argv[1]) : 4096;
     if (qdr_machine_load("dgx-h100", &machine) != QDR_OK || qdr_network_load("llama-3.1-405b", &network) != QDR_OK ||

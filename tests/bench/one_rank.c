@@ -74,7 +74,7 @@ static qdr_status measure(qdr_context *ctx, const sizes *s, qdr_stack *stack, qd
 {
     double plain[MAX_SAMPLES], library[MAX_SAMPLES], calls[MAX_SAMPLES], ratio[MAX_SAMPLES];
     qdr_status status = QDR_OK;
-    qdr_parameter w;
+    qdr_parameter w = {QDR_INIT(qdr_parameter)};
     operands mine = *o;
     CHECK(qdr_stack_parameter(stack, qdr_linear_weight_index(layer), &w));
     mine.w = w.data;
@@ -117,10 +117,10 @@ static int run(qdr_context *ctx, void *user)
     qdr_edge x, y;
     operands o = {
         .x = filled(s->m * s->k), .y = filled(s->m * s->n), .dx = filled(s->m * s->k), .dy = filled(s->m * s->n)};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{s->k, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{s->k, 1}}, .out = {{s->n, 1}}};
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
-    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = s->m}, &stack));
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{s->k, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{s->k, 1}}, .out = {{s->n, 1}}};
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
+    CHECK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = s->m}, &stack));
     CHECK(qdr_stack_add_input(stack, "x", &input, 1, &x));
     CHECK(qdr_stack_add_linear(stack, &desc, x, &y, &layer));
     CHECK(qdr_stack_build(stack));
@@ -140,7 +140,7 @@ out:
 int main(int argc, char **argv)
 {
     sizes s = {4096, 4096, 1024, 7};
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1};
     int exit_code = 1;
     if (argc >= 4) {
         s.m = atoll(argv[1]);

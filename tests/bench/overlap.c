@@ -88,7 +88,7 @@ static void describe(bench *b, variant *v)
 {
     const settings *set = b->set;
     const gpt_config *model = &set->model;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = model->n_sequences * model->context,
                                  .row_unit = model->context,
                                  .overlap = v->overlap,
@@ -96,7 +96,7 @@ static void describe(bench *b, variant *v)
                                  .panels = v->one_panel ? 1 : model->panels,
                                  .batch_parts = v->one_part ? 1 : model->batch_parts,
                                  .caller_memory = 1};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{model->hidden, 1}}, .col_axis = QDR_X,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{model->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = model->layout};
     check(qdr_stack_create(b->grid, &opts, &v->stack));
     check(qdr_stack_add_input(v->stack, "x", &input, 1, &v->in));
@@ -112,9 +112,9 @@ static void bind(bench *b)
 {
     qdr_stack *first = b->variants[0].stack;
     size_t activations = 0, workspace = 0;
-    qdr_stack_memory memory = {.version = QDR_OPTS_INIT};
+    qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory)};
     for (int i = 0; i < N_VARIANTS; i++) {
-        qdr_stack_sizes sizes;
+        qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
         check(qdr_stack_get_sizes(b->variants[i].stack, &sizes));
         activations = sizes.activations > activations ? sizes.activations : activations;
         workspace = sizes.workspace > workspace ? sizes.workspace : workspace;
@@ -131,7 +131,7 @@ static void bind(bench *b)
 
 static void fill(variant *v, qdr_edge edge, int gradient)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *value;
     check(qdr_stack_edge_owned(v->stack, edge, &owned));
     check(gradient ? qdr_stack_edge_gradient(v->stack, edge, &value) : qdr_stack_edge_value(v->stack, edge, &value));
@@ -318,8 +318,9 @@ static int run(qdr_context *ctx, void *user)
     bench *b = allocate(1, sizeof *b);
     *b = (bench){.set = user, .ctx = ctx};
     const int *size = b->set->grid;
-    check(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = size[0], .y = size[1], .z = size[2], .d = size[3]},
-                          &b->grid));
+    check(qdr_grid_create(
+        ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = size[0], .y = size[1], .z = size[2], .d = size[3]},
+        &b->grid));
     for (int i = 0; i < N_VARIANTS; i++) {
         b->variants[i] = (variant){.name = kinds[i].name,
                                    .overlap = kinds[i].overlap,
@@ -366,7 +367,7 @@ int main(int argc, char **argv)
         default: return 2;
         }
     }
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1};
     if (qdr_launch(0, &opts, run, &set, &exit_code) != QDR_OK) fprintf(stderr, "overlap: %s\n", qdr_last_error());
     return exit_code;
 }

@@ -90,7 +90,7 @@ int main(int argc, char **argv)
                               .vocab = atoi(argv[6]),
                               .tied = 1,
                               .dtype = strcmp(argv[7], "f64") == 0 ? QDR_F64 : QDR_F32};
-    set.grid.version = QDR_OPTS_INIT;
+    set.grid.size = sizeof set.grid;
     if (sscanf(argv[8], "%dx%dx%dx%d", &set.grid.x, &set.grid.y, &set.grid.z, &set.grid.d) != 4) return 2;
     const size_t n_rows = (size_t)(set.grid.z * set.grid.d * set.config.context);
     if (n_rows > MOST_TOKENS || fread(set.tokens, 1, n_rows, stdin) != n_rows) return 2;

@@ -68,8 +68,8 @@ static void compare(const char *what, const float *got, const float *want, int64
 /* Data-parallel rows of a matrix of n_rows. */
 static qdr_range my_rows(qdr_grid *grid, int64_t n_rows)
 {
-    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = n_rows, .cols = {{C, 1}}, .spread = QDR_SPREAD_RANKS};
-    qdr_owned owned;
+    const qdr_matrix rows = {QDR_INIT(qdr_matrix), .n_rows = n_rows, .cols = {{C, 1}}, .spread = QDR_SPREAD_RANKS};
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     OK(qdr_matrix_owned(grid, &rows, qdr_context_rank(qdr_grid_context(grid)), &owned));
     return owned.rows;
 }
@@ -134,12 +134,12 @@ static void check_sums(qdr_grid *grid)
 /* x → relu → y, whole: the operation of section 8. */
 static void check_relu(qdr_grid *grid)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{C, 1}}, .col_axis = QDR_X};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{C, 1}}, .col_axis = QDR_X};
     qdr_stack *stack = NULL;
     qdr_edge x, y;
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     float *in, *out, *din, *dout;
-    OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = BT}, &stack));
+    OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = BT}, &stack));
     OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
     OK(add_relu(stack, x, &y));
     OK(qdr_stack_build(stack));
@@ -209,7 +209,7 @@ int main(int argc, char **argv)
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     if (argc == 5) {
-        qdr_grid_opts shape = {QDR_OPTS_INIT, .x = atoi(argv[1]), .y = atoi(argv[2]), .z = atoi(argv[3]),
+        qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = atoi(argv[1]), .y = atoi(argv[2]), .z = atoi(argv[3]),
                                .d = atoi(argv[4])};
         OK(qdr_launch(shape.x * shape.y * shape.z * shape.d, NULL, on_thread, &shape, &code));
         return code;

@@ -40,7 +40,7 @@ static int run_rank(team *ours, int rank, void *user)
     const work *all = user;
     place self = {ours, rank};
     qdr_context *ctx = NULL;
-    const qdr_boot boot = {broadcast, barrier, &self};
+    const qdr_boot boot = {QDR_INIT(qdr_boot), .broadcast = broadcast, .barrier = barrier, .user = &self};
     const qdr_status status = qdr_context_create_boot(rank, all->n, &boot, all->opts, &ctx);
     if (status != QDR_OK) {
         fprintf(stderr, "rank %d of %d: %s\n", rank, all->n, qdr_last_error());

@@ -11,7 +11,7 @@ static int count(qdr_context *ctx, void *user)
 
 static int expect(int n, int result, int wanted)
 {
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    const qdr_context_opts on_cpu = {QDR_INIT(qdr_context_opts), .device = "cpu"};
     int code = -1;
     const qdr_status status = boot_launch(n, &on_cpu, count, &result, &code);
     if (status == QDR_OK && code == wanted) return 0;

@@ -39,7 +39,7 @@ static void draw_codec(trial *t, const member *self)
                                         "lossless", /* the last four on CPUs, */
                                         "zfp:8",
                                         "zfp:13"}; /* the last two if the library has them */
-    const int no_zfp = strcmp(qdr_get_versions().zfp, "none") == 0, is_gpu = qdr_context_gpu(self->ctx) >= 0;
+    const int no_zfp = strcmp(qdr_get_versions()->zfp, "none") == 0, is_gpu = qdr_context_gpu(self->ctx) >= 0;
     const int n_names = (int)(sizeof names / sizeof *names) - (is_gpu ? 4 : no_zfp ? 2 : 0);
     snprintf(t->name, sizeof t->name, "%s", names[draw(t->seed, 7, 1) % (uint64_t)n_names]);
     const qdr_status status = qdr_codec_parse(t->name, &t->codec);

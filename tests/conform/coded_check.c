@@ -127,7 +127,7 @@ static qdr_status run_call(qdr_grid *grid, const trial *t, const qdr_codec *code
 static int run_rank(qdr_local_world *world, int rank, void *user)
 {
     trial *t = user;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = N_RANKS};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = N_RANKS};
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     qdr_codec codec;

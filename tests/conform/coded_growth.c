@@ -80,7 +80,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
 {
     errors *found = user;
     const int p = found->n_ranks;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = p};
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     qdr_codec codec;

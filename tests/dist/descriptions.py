@@ -35,12 +35,15 @@ def members_of(body):
 
 
 def descriptions(folder):
-    """The structs that begin with a version, which callers fill."""
+    """The structs that begin with their size and that the library only reads: callers fill them."""
+    texts = {}
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), encoding="utf-8") as file:
-            text = without_comments(file.read())
+            texts[name] = without_comments(file.read())
+    read = set(re.findall(r"\bconst (qdr_\w+) \*\w+[,)]", "".join(texts.values())))
+    for name, text in texts.items():
         for struct, body in STRUCT.findall(text):
-            if body.split(";")[0].strip() == "uint32_t version":
+            if body.split(";")[0].strip() == "size_t size" and struct in read and "(*" not in body:
                 yield from (f"{struct}.{member}" for member in members_of(body))
         if name not in CALLS_OF:
             continue

@@ -73,7 +73,7 @@ static int random_parts(uint64_t *seed, int inner, int all)
 qdr_grid *dist_grid(qdr_context *ctx, qdr_grid_opts opts)
 {
     qdr_grid *grid = NULL;
-    opts.version = QDR_OPTS_INIT;
+    opts.size = sizeof opts;
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     return grid;
 }
@@ -92,7 +92,7 @@ qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed)
         order[i] = order[j];
         order[j] = letter;
     }
-    const qdr_grid_opts opts = {QDR_OPTS_INIT,
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts),
                                 .x = size[0],
                                 .y = size[1],
                                 .z = size[2],
@@ -143,7 +143,7 @@ void dist_every_grid(qdr_context *ctx, int with_levels, void (*check)(qdr_grid *
         for (int y = 1; y <= p; y++)
             for (int z = 1; z <= p; z++) {
                 if (p % (x * y * z)) continue;
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z)};
+                const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = x, .y = y, .z = z, .d = p / (x * y * z)};
                 if (with_levels)
                     check_levels(ctx, opts, check, user);
                 else
@@ -180,6 +180,13 @@ void dist_random_blocks(uint64_t *seed, int64_t most_units, qdr_block blocks[QDR
         blocks[i].unit = 1 + dist_below(seed, 4);
         blocks[i].width = blocks[i].unit * (1 + dist_below(seed, most_units));
     }
+}
+
+qdr_traffic dist_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
+{
+    qdr_traffic traffic = {QDR_INIT(qdr_traffic)};
+    DIST_OK(qdr_grid_traffic(grid, channel, kind, &traffic));
+    return traffic;
 }
 
 void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype)
@@ -219,7 +226,7 @@ double dist_get(const void *data, qdr_dtype dtype, int64_t i)
 void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed, double step,
                           uint64_t direction)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     int64_t at = 0;
     DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
     for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
@@ -251,15 +258,15 @@ int64_t dist_place(const qdr_owned *owned, int64_t row, int64_t col)
 
 void *dist_build_in_nan(qdr_stack *stack)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_get_sizes(stack, &sizes));
     const size_t kept = (sizes.activations + 63) / 64 * 64;
     char *memory = dist_memory(qdr_grid_context(qdr_stack_grid(stack)), (int64_t)(kept + sizes.workspace), QDR_U8);
-    const qdr_stack_memory parts = {QDR_OPTS_INIT, .activations = memory, .workspace = memory + kept};
+    const qdr_stack_memory parts = {QDR_INIT(qdr_stack_memory), .activations = memory, .workspace = memory + kept};
     DIST_OK(qdr_stack_bind(stack, &parts));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         memset(p.gradient, 0xff, (size_t)p.n_gradient * qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack))));
     }
@@ -285,7 +292,7 @@ int64_t dist_gather_gradients(qdr_stack *stack, void *gradients)
     const size_t bytes = qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack)));
     int64_t n = 0;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &parameter));
         DIST_OK(qdr_stack_gather_parameter(stack, i, 1, (char *)gradients + (size_t)n * bytes));
         n += parameter.n_global;
@@ -345,7 +352,7 @@ void dist_check_copies(qdr_stack *stack, const char *when)
     qdr_grid *grid = qdr_stack_grid(stack);
     dist_synchronize(qdr_grid_context(grid));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         DIST_CHECK(!p.stale, "%s: %s is stale", when, p.name);
         const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(qdr_stack_dtype(stack));

@@ -37,7 +37,7 @@ int64_t dist_below(uint64_t *seed, int64_t n); /* [0, n) */
 /* A number that depends on its arguments only: uniform in [-1, 1), a multiple of 2^-6, so exact in every type. */
 double dist_value(uint64_t seed, int64_t i, int64_t j);
 
-qdr_grid *dist_grid(qdr_context *ctx, qdr_grid_opts opts); /* sets their version */
+qdr_grid *dist_grid(qdr_context *ctx, qdr_grid_opts opts); /* sets their size */
 /* A grid of all ranks with axes, order and levels at random. */
 qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed);
 /* The same, with levels unless there is one rank. */
@@ -53,6 +53,9 @@ int dist_group(const qdr_grid *grid, qdr_axis axis);
 void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts);
 /* 1 to 3 blocks, each of 1 to most_units units. */
 void dist_random_blocks(uint64_t *seed, int64_t most_units, qdr_block blocks[QDR_MAX_BLOCKS]);
+
+/* qdr_grid_traffic(). */
+qdr_traffic dist_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);
 
 /* Device memory with room for n elements, filled with bytes 0xff: NaN, so that reading what nobody wrote shows. */
 void *dist_memory(qdr_context *ctx, int64_t n_elems, qdr_dtype dtype);

@@ -43,10 +43,10 @@ static int begin_clock(void)
 
 static void run_layer(qdr_context *ctx, uint64_t seed)
 {
-    const qdr_grid_opts grid_opts = {QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1};
-    const qdr_stack_opts stack_opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "a \"layer\"", .in = {{IN, 1}}, .out = {{OUT, 1}}};
+    const qdr_grid_opts grid_opts = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 1};
+    const qdr_stack_opts stack_opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F32};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "a \"layer\"", .in = {{IN, 1}}, .out = {{OUT, 1}}};
     const struct timespec pause = {.tv_nsec = NS / 20};
     qdr_grid *grid = NULL;
     qdr_stack *net = NULL;

@@ -123,10 +123,13 @@
 
 /* What no member and no number says. */
 #define EXCUSES(X)                                                                                                     \
-    X("*.version", "where it is wrong, the rank that passes it is told")                                               \
+    X("*.size", "where it is wrong, the rank that passes it is told")                                                  \
     X("qdr_linear_desc.in", "it is that of the input edge, or refused; and that is compared")                          \
     X("qdr_op_desc.saved_bytes", "it is that of this rank's rows")                                                     \
-    X("qdr_op_desc.cost", "it is that of this rank's rows")                                                            \
+    X("qdr_op_desc.forward_flops", "it is that of this rank's rows")                                                   \
+    X("qdr_op_desc.backward_flops", "it is that of this rank's rows")                                                  \
+    X("qdr_op_desc.forward_bytes", "it is that of this rank's rows")                                                   \
+    X("qdr_op_desc.backward_bytes", "it is that of this rank's rows")                                                  \
     X("qdr_op_desc.forward", "functions lie elsewhere in each process")                                                \
     X("qdr_op_desc.backward", "functions lie elsewhere in each process")                                               \
     X("qdr_op_desc.user", "it is the rank's own")                                                                      \
@@ -142,6 +145,8 @@
     X("qdr_network.*", "no ranks, or the nodes that come of it are compared; qdr_plan_auto() takes rank 0's")          \
     X("qdr_network_desc.*", "the nodes that come of it are compared")                                                  \
     X("qdr_stack_add_network(in)", "it is the input of the first node, which is compared")                             \
+    X("qdr_perf_cost.*", "no ranks")                                                                                   \
+    X("qdr_topo.*", "no ranks; the library makes it")                                                                  \
     X("qdr_perf_linear.*", "no ranks")                                                                                 \
     X("qdr_plan.*", "no ranks; what comes of it, grid and stack, is compared")                                         \
     X("qdr_search_opts.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                 \

@@ -22,14 +22,19 @@ typedef struct layer {
 
 static layer make(qdr_grid *grid, const shape *s, int callers)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{K, 2}}, .col_axis = s->transposed ? QDR_Y : QDR_X,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{K, 2}}, .col_axis = s->transposed ? QDR_Y : QDR_X,
                                  .layout = s->in};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,       .name = "layer",
-                                  .in = {{K, 2}},      .out = {{N, 1}},
-                                  .bias = 1,           .transposed = s->transposed,
-                                  .panels = 2,         .drop_gathered = s->drop_gathered,
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
+                                  .name = "layer",
+                                  .in = {{K, 2}},
+                                  .out = {{N, 1}},
+                                  .bias = 1,
+                                  .transposed = s->transposed,
+                                  .panels = 2,
+                                  .drop_gathered = s->drop_gathered,
                                   .out_layout = s->out};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = s->dtype, .caller_activations = callers};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = s->dtype,
+                                 .caller_activations = callers};
     layer made;
     DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
     DIST_OK(qdr_stack_add_input(made.stack, "x", &input, 1, &made.x));
@@ -41,7 +46,7 @@ static layer make(qdr_grid *grid, const shape *s, int callers)
 
 static size_t edge_bytes(const layer *l, qdr_edge edge)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     DIST_OK(qdr_stack_edge_owned(l->stack, edge, &owned));
     return (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(l->stack));
 }
@@ -102,7 +107,7 @@ static void check_shape(qdr_grid *grid, const shape *s)
 {
     qdr_context *ctx = qdr_grid_context(grid);
     double wanted[K * N + N], got[K * N + N];
-    qdr_stack_sizes whole, less;
+    qdr_stack_sizes whole = {QDR_INIT(qdr_stack_sizes)}, less = {QDR_INIT(qdr_stack_sizes)};
     size_t before, after, peak;
     layer own = make(grid, s, 0);
     DIST_OK(qdr_stack_get_sizes(own.stack, &whole));
@@ -153,12 +158,12 @@ static void one_rank_has_nothing(qdr_context *ctx, uint64_t seed)
     (void)ctx;
     (void)seed;
     DIST_OK(qdr_context_create_self(NULL, &self));
-    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
+    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
     for (int callers = 0; callers < 2; callers++) {
-        const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{64, 1}}, .col_axis = QDR_X};
-        const qdr_linear_desc desc = {QDR_OPTS_INIT, .in = {{64, 1}}, .out = {{32, 1}}};
-        const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 64, .caller_activations = callers};
-        qdr_stack_sizes sizes;
+        const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{64, 1}}, .col_axis = QDR_X};
+        const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .in = {{64, 1}}, .out = {{32, 1}}};
+        const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 64, .caller_activations = callers};
+        qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
         qdr_stack *stack = NULL;
         qdr_edge edge;
         DIST_OK(qdr_stack_create(grid, &opts, &stack));

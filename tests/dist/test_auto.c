@@ -8,41 +8,54 @@
 
 static qdr_network small_network(void)
 {
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .name = "small",
-                         .layers = 4,
-                         .hidden = 512,
-                         .heads = 8,
-                         .kv_heads = 8,
-                         .head_size = 64,
-                         .ffn = 2048,
-                         .vocab = 1000,
-                         .context = 128,
-                         .positions = 128,
-                         .norms_per_layer = 2};
+    return (qdr_network){QDR_INIT(qdr_network), .name = "small",     .layers = 4, .hidden = 512, .heads = 8,
+                         .kv_heads = 8,         .head_size = 64,     .ffn = 2048, .vocab = 1000, .context = 128,
+                         .positions = 128,      .norms_per_layer = 2};
 }
 
 static qdr_machine machine_of(const char *name)
 {
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     DIST_OK(qdr_machine_load(name, &machine));
     return machine;
 }
 
 /* The answer of rank 0 is everybody's. */
-static void check_same(qdr_context *ctx, const qdr_auto_plan *chosen)
+/* All that qdr_plan_auto() tells; the pointers of `about` are NULL afterwards. */
+typedef struct answer {
+    qdr_auto_plan about;
+    qdr_plan plan;
+    qdr_plan_result result, second;
+} answer;
+
+static qdr_status choose(qdr_context *ctx, const qdr_network *network, const qdr_machine *machine,
+                         const qdr_search_opts *opts, answer *chosen)
 {
-    qdr_auto_plan first = *chosen;
+    memset(chosen, 0, sizeof *chosen);
+    chosen->plan.size = sizeof chosen->plan;
+    chosen->result.size = chosen->second.size = sizeof chosen->result;
+    chosen->about = (qdr_auto_plan){QDR_INIT(qdr_auto_plan), .plan = &chosen->plan, .result = &chosen->result,
+                                    .second_result = &chosen->second};
+    const qdr_status status = qdr_plan_auto(ctx, network, machine, opts, &chosen->about);
+    chosen->about.plan = NULL;
+    chosen->about.result = chosen->about.second_result = NULL;
+    return status;
+}
+
+static void check_same(qdr_context *ctx, const answer *chosen)
+{
+    answer first = *chosen;
     DIST_OK(qdr_broadcast(ctx, 0, &first, sizeof first));
     DIST_CHECK(memcmp(&first, chosen, sizeof first) == 0, "ranks have different plans");
 }
 
-static void check_grid(qdr_context *ctx, const qdr_auto_plan *chosen)
+static void check_grid(qdr_context *ctx, const answer *chosen)
 {
-    const qdr_plan *plan = &chosen->best.plan;
-    const qdr_grid_opts opts = qdr_plan_grid_opts(plan);
+    const qdr_plan *plan = &chosen->plan;
+    qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts)};
     qdr_grid *grid;
     DIST_OK(qdr_plan_check(plan, qdr_context_size(ctx)));
+    DIST_OK(qdr_plan_grid_opts(plan, &opts));
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     DIST_CHECK(qdr_grid_size(grid, QDR_X) == plan->x && qdr_grid_size(grid, QDR_D) == plan->d, "another grid was made");
     qdr_grid_destroy(&grid);
@@ -50,17 +63,18 @@ static void check_grid(qdr_context *ctx, const qdr_auto_plan *chosen)
 
 /* What rank 0 would find alone. */
 static void check_best(qdr_context *ctx, const qdr_network *network, const qdr_machine *machine, qdr_search_opts opts,
-                       const qdr_auto_plan *chosen)
+                       const answer *chosen)
 {
-    static _Thread_local qdr_search_result found;
+    qdr_search_result found = {QDR_INIT(qdr_search_result)};
+    qdr_plan_result best = {QDR_INIT(qdr_plan_result)};
     qdr_model *model;
     opts.n_ranks = qdr_context_size(ctx);
     opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
     DIST_OK(qdr_model_create(machine, network, &model));
     DIST_OK(qdr_model_search(model, &opts, &found));
-    DIST_CHECK(found.best[0].result.secs == chosen->best.result.secs, "%g s, alone %g s", chosen->best.result.secs,
-               found.best[0].result.secs);
-    DIST_CHECK(chosen->n_grids == 1 || chosen->second.result.secs >= chosen->best.result.secs, "the second is faster");
+    DIST_OK(qdr_model_best(model, 0, NULL, &best));
+    DIST_CHECK(best.secs == chosen->result.secs, "%g s, alone %g s", chosen->result.secs, best.secs);
+    DIST_CHECK(chosen->about.n_grids == 1 || chosen->second.secs >= chosen->result.secs, "the second is faster");
     qdr_model_destroy(&model);
 }
 
@@ -71,14 +85,14 @@ static void test_agrees(qdr_context *ctx, uint64_t seed)
         const qdr_machine machine = machine_of(names[i]);
         qdr_network network = small_network();
         network.layers = 1 + dist_below(&seed, 12);
-        const qdr_search_opts opts = {QDR_OPTS_INIT, .batch = 8 + dist_below(&seed, 64), .dtype = QDR_F32,
+        const qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .batch = 8 + dist_below(&seed, 64), .dtype = QDR_F32,
                                       .any_levels = i == 2};
         const int first = qdr_context_rank(ctx) == 0;
-        qdr_auto_plan chosen;
+        answer chosen;
         /* only what rank 0 passes counts */
-        DIST_OK(qdr_plan_auto(ctx, first ? &network : NULL, first ? &machine : NULL, first ? &opts : NULL, &chosen));
-        DIST_CHECK(strcmp(chosen.machine, names[i]) == 0, "of %s", chosen.machine);
-        DIST_CHECK(chosen.n_fitting > 0 && chosen.n_candidates >= chosen.n_fitting, "counts");
+        DIST_OK(choose(ctx, first ? &network : NULL, first ? &machine : NULL, first ? &opts : NULL, &chosen));
+        DIST_CHECK(strcmp(chosen.about.machine, names[i]) == 0, "of %s", chosen.about.machine);
+        DIST_CHECK(chosen.about.n_fitting > 0 && chosen.about.n_candidates >= chosen.about.n_fitting, "counts");
         check_same(ctx, &chosen);
         check_grid(ctx, &chosen);
         check_best(ctx, &network, &machine, opts, &chosen);
@@ -89,12 +103,12 @@ static void test_defaults(qdr_context *ctx, uint64_t seed)
 {
     (void)seed;
     const qdr_network network = small_network();
-    qdr_auto_plan chosen;
-    DIST_OK(qdr_plan_auto(ctx, &network, NULL, NULL, &chosen));
+    answer chosen;
+    DIST_OK(choose(ctx, &network, NULL, NULL, &chosen));
     check_same(ctx, &chosen);
     check_grid(ctx, &chosen);
-    DIST_CHECK(chosen.best.plan.batch == qdr_context_size(ctx) && chosen.best.plan.dtype == QDR_F32, "batch %lld",
-               (long long)chosen.best.plan.batch);
+    DIST_CHECK(chosen.plan.batch == qdr_context_size(ctx) && chosen.plan.dtype == QDR_F32, "batch %lld",
+               (long long)chosen.plan.batch);
 }
 
 /* Rank 0's mistake is everybody's, and so is the sentence. */
@@ -102,30 +116,30 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
 {
     const qdr_machine machine = machine_of("dgx-a100");
     qdr_network network = small_network();
-    qdr_search_opts opts = {QDR_OPTS_INIT, .dtype = QDR_F32};
-    qdr_auto_plan chosen;
+    qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .dtype = QDR_F32};
+    answer chosen;
     (void)seed;
-    DIST_FAILS(qdr_plan_auto(NULL, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "context");
-    DIST_FAILS(qdr_plan_auto(ctx, NULL, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "network");
-    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, NULL), QDR_ERR_ARGUMENT, "result");
+    DIST_FAILS(choose(NULL, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "context");
+    DIST_FAILS(choose(ctx, NULL, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "network");
+    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, NULL), QDR_ERR_ARGUMENT, "NULL");
     opts.n_ranks = 77;
-    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "77");
+    DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "77");
     opts.n_ranks = 0;
     opts.recomputes = 1 << QDR_RECOMPUTE_FULL;
-    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "QDR_RECOMPUTE_NONE");
+    DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "QDR_RECOMPUTE_NONE");
     opts.recomputes = 0;
     opts.memory_bytes = 1e6;
-    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_MEMORY, "fits in");
-    DIST_CHECK(chosen.best.plan.x == 0, "a result after an error");
+    DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_MEMORY, "fits in");
+    DIST_CHECK(chosen.plan.x == 0, "a result after an error");
     opts.memory_bytes = 0;
     network.layers = 0;
-    DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, &chosen), QDR_ERR_SHAPE, "layers");
+    DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_SHAPE, "layers");
 }
 
 static void test_check(qdr_context *ctx, uint64_t seed)
 {
     const int p = qdr_context_size(ctx);
-    const qdr_plan good = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p};
+    const qdr_plan good = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = p};
     qdr_plan plan = good;
     (void)seed;
     DIST_OK(qdr_plan_check(&good, p));
@@ -138,7 +152,8 @@ static void test_check(qdr_context *ctx, uint64_t seed)
     plan.gradient_parts = 1;
     plan.optimizer_parts = p;
     DIST_OK(qdr_plan_check(&plan, p));
-    const qdr_grid_opts levels = qdr_plan_grid_opts(&plan);
+    qdr_grid_opts levels = {QDR_INIT(qdr_grid_opts)};
+    DIST_OK(qdr_plan_grid_opts(&plan, &levels));
     DIST_CHECK(levels.gradient_parts == 1 && levels.optimizer_parts == p, "levels %d,%d", levels.gradient_parts,
                levels.optimizer_parts);
     plan.optimizer_parts = p + 1;

@@ -34,10 +34,10 @@ static int place_of(qdr_channel channel, qdr_coll_kind kind) { return (int)chann
 static void price_lists(const qdr_stack *stack, const qdri_schedule *const *lists, int n_lists, book *all)
 {
     qdr_grid *grid = stack->grid;
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     DIST_OK(qdr_machine_load("laptop", &machine));
     machine.ranks_per_node = machine.links[0].n_ranks = qdr_context_size(qdr_grid_context(grid));
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = qdr_grid_size(grid, QDR_X),
                      .y = qdr_grid_size(grid, QDR_Y),
                      .z = qdr_grid_size(grid, QDR_Z),
@@ -73,7 +73,7 @@ static void count(qdr_stack *stack, book *all)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const int place = place_of((qdr_channel)channel, (qdr_coll_kind)kind);
             all->bytes[COUNTED][place] +=
-                (double)qdr_grid_traffic(stack->grid, (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
+                (double)dist_traffic(stack->grid, (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
         }
 }
 
@@ -112,7 +112,7 @@ static void add_ranks(qdr_grid *grid, book *all)
 static int disagreements(qdr_stack *stack, int says, double *total)
 {
     const int has_levels = stack->lists.first_forward.n_tasks > 0, has_loss = stack->lists.loss.n_tasks > 0;
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .clip_norm = *total > 0};
+    const qdr_adamw_opts opts = {QDR_INIT(qdr_adamw_opts), .clip_norm = *total > 0};
     qdr_adamw *optimizer = NULL;
     double loss;
     int64_t n_valid;
@@ -207,17 +207,17 @@ static attention attention_create(qdr_grid *grid, uint64_t *seed, const qdr_op_d
 {
     const qdr_layout layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED;
     const int64_t kv = 1 + dist_below(seed, 3), queries = kv * (1 + dist_below(seed, 3));
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = CONTEXT * (1 + dist_below(seed, 9)),
                                  .row_unit = CONTEXT,
                                  .dtype = QDR_F64,
                                  .panels = (int)dist_below(seed, 4),
                                  .batch_parts = (int)dist_below(seed, 3)};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = layout};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = layout};
     const qdr_linear_desc qkv_desc = {
-        QDR_OPTS_INIT,        .name = "qkv",
-        .in = {{WIDTH, 1}},   .out = {{queries * HEAD, HEAD}, {kv * HEAD, HEAD}, {kv * HEAD, HEAD}},
-        .out_layout = layout, .out_row_unit = CONTEXT};
+        QDR_INIT(qdr_linear_desc), .name = "qkv",
+        .in = {{WIDTH, 1}},        .out = {{queries * HEAD, HEAD}, {kv * HEAD, HEAD}, {kv * HEAD, HEAD}},
+        .out_layout = layout,      .out_row_unit = CONTEXT};
     attention made = {.stack = NULL};
     qdr_edge norm, qkv;
     DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
@@ -284,9 +284,8 @@ static void hidden_collectives_show(qdr_context *ctx, uint64_t seed)
     for (int round = 0; round < 4; round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
         secret s = {grid, dist_memory(ctx, 1, QDR_F64)};
-        const qdr_op_desc own = {
-            QDR_OPTS_INIT, .name = "secretive", .n_in = 1, .forward = add_in_secret, .backward = add_in_secret,
-            .user = &s};
+        const qdr_op_desc own = {QDR_INIT(qdr_op_desc),    .name = "secretive",       .n_in = 1,
+                                 .forward = add_in_secret, .backward = add_in_secret, .user = &s};
         attention made = attention_create(grid, &seed, &own);
         *s.cell = 0;
         const int n = attention_disagreements(&made, 0, &total);

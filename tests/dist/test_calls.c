@@ -317,8 +317,8 @@ static int run_rank(qdr_context *ctx, void *user)
     (void)user;
     for (int i = 0; i < n_sizes && !n_bad; i++) {
         qdr_grid *grid;
-        const qdr_grid_opts opts = {QDR_OPTS_INIT,   .x = sizes[i].x, .y = sizes[i].y,
-                                    .z = sizes[i].z, .d = sizes[i].d, .order = orders[i % 4]};
+        const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = sizes[i].x, .y = sizes[i].y,
+                                    .z = sizes[i].z,         .d = sizes[i].d, .order = orders[i % 4]};
         if (qdr_grid_create(ctx, &opts, &grid) != QDR_OK) return 1;
         n_bad = check_grid(grid, orders[i % 4], i);
         qdr_grid_destroy(&grid);

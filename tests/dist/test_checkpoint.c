@@ -45,7 +45,7 @@ static void check_absent(qdr_context *ctx, const char *name)
 /* Saves, blocking or in the background, and checks what it said of its size. */
 static void save(qdr_stack *stack, qdr_adamw *optimizer, const char *name, int background, const char *note)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .note = note, .background = background};
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .note = note, .background = background};
     qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
     qdr_checkpoint *pending = NULL;
     struct stat info;
@@ -93,7 +93,7 @@ typedef struct trainer {
 
 static trainer begin(qdr_grid *grid, const gpt_config *config, uint64_t seed)
 {
-    const qdr_adamw_opts adamw = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1};
+    const qdr_adamw_opts adamw = {QDR_INIT(qdr_adamw_opts), .weight_decay = 0.1, .clip_norm = 1};
     trainer made = {.optimizer = NULL};
     DIST_OK(gpt_create(grid, config, &made.model));
     DIST_OK(gpt_init(&made.model, seed, 0.2));
@@ -135,7 +135,7 @@ static double gathered(qdr_stack *stack)
     double numbers[128] = {0};
     const size_t each = qdr_dtype_bytes(qdr_stack_dtype(stack));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         void *whole = malloc((size_t)p.n_global * each);
         DIST_CHECK(whole, "no memory");
@@ -153,7 +153,7 @@ static void check_predicted(const trainer *run, const char *name)
 {
     qdr_network network = gpt_network(&run->model.config);
     qdr_context *ctx = qdr_grid_context(run->model.grid);
-    const qdr_plan plan = {.version = QDR_OPTS_INIT,
+    const qdr_plan plan = {QDR_INIT(qdr_plan),
                            .x = qdr_grid_size(run->model.grid, QDR_X),
                            .y = qdr_grid_size(run->model.grid, QDR_Y),
                            .z = qdr_grid_size(run->model.grid, QDR_Z),
@@ -163,9 +163,9 @@ static void check_predicted(const trainer *run, const char *name)
                            .dtype = run->model.config.dtype,
                            .batch = run->model.config.n_sequences,
                            .sequence = run->model.config.context};
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_model *model = NULL;
-    qdr_plan_checkpoint told;
+    qdr_plan_checkpoint told = {QDR_INIT(qdr_plan_checkpoint)};
     size_t host_bytes;
     network.context = network.positions = run->model.config.context;
     DIST_OK(qdr_machine_load("laptop", &machine));
@@ -234,7 +234,7 @@ static void check_stale(qdr_stack *stack, const qdr_grid *grid)
 {
     int n_stale = 0;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         n_stale += p.stale;
     }
@@ -261,7 +261,7 @@ static void training_goes_on(qdr_context *ctx, uint64_t seed)
         const double next[] = {step(&run, data + 3), step(&run, data + 4)};
         end(&run);
 
-        qdr_checkpoint_loaded loaded;
+        qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
         for (int same = 0; same < 2; same++) { /* on the same grid all bits are the same */
             qdr_grid *there = same ? grid : other;
             config.n_sequences = same ? config.n_sequences
@@ -307,13 +307,16 @@ static odd odd_create(qdr_grid *grid, uint64_t shape, qdr_dtype dtype, uint64_t 
     const qdr_block middle[QDR_MAX_BLOCKS] = {{unit * (1 + dist_below(&shape, 9)), unit},
                                               {unit * (1 + dist_below(&shape, 5)), unit},
                                               {unit * (1 + dist_below(&shape, 5)), unit}};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
-    qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{k, 1}}, .bias = 1,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = QDR_X};
+    qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{k, 1}}, .bias = 1,
                              .storage = dist_below(&storages, 2) ? QDR_IN_OUT : QDR_OUT_IN};
-    qdr_linear_desc second = {
-        QDR_OPTS_INIT, .name = "second", .out = {{1 + dist_below(&shape, 30), 1}},
-        .bias = 1,     .transposed = 1,  .storage = dist_below(&storages, 2) ? QDR_IN_OUT : QDR_OUT_IN};
+    qdr_linear_desc second = {QDR_INIT(qdr_linear_desc),
+                              .name = "second",
+                              .out = {{1 + dist_below(&shape, 30), 1}},
+                              .bias = 1,
+                              .transposed = 1,
+                              .storage = dist_below(&storages, 2) ? QDR_IN_OUT : QDR_OUT_IN};
     memcpy(first.out, middle, sizeof middle);
     memcpy(second.in, middle, sizeof middle);
     qdr_edge x, y, z;
@@ -352,7 +355,7 @@ static void storage_does_not_matter(qdr_context *ctx, uint64_t seed)
         run = odd_create(other, shape, dtype, dist_random(&seed));
         DIST_CHECK(gathered(run.stack) == before, "round %d: initial values depend on the grid", round);
         for (int i = 0; i < qdr_stack_n_parameters(run.stack); i++) {
-            qdr_parameter p;
+            qdr_parameter p = {QDR_INIT(qdr_parameter)};
             DIST_OK(qdr_stack_parameter(run.stack, i, &p));
             void *zeros = calloc((size_t)p.n_global, sizeof(double));
             DIST_OK(qdr_stack_load_parameter(run.stack, i, zeros));
@@ -375,7 +378,7 @@ static void storage_does_not_matter(qdr_context *ctx, uint64_t seed)
 static void check_rounded(qdr_stack *a, qdr_stack *b)
 {
     for (int i = 0; i < qdr_stack_n_parameters(a); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(a, i, &p));
         void *from = malloc((size_t)p.n_global * sizeof(double)), *to = malloc((size_t)p.n_global * sizeof(double));
         double rounded = 0;
@@ -402,7 +405,7 @@ static void types_are_rounded(qdr_context *ctx, uint64_t seed)
         const uint64_t shape = dist_random(&seed);
         odd from = odd_create(grid, shape, dtypes[i / 4], seed), to = odd_create(grid, shape, dtypes[i % 4], seed + 1);
         save(from.stack, NULL, a.text, 0, NULL);
-        qdr_checkpoint_loaded loaded;
+        qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
         DIST_OK(qdr_checkpoint_load(to.stack, NULL, a.text, &loaded));
         DIST_CHECK(loaded.n_tensors == 4 && !loaded.has_optimizer && !loaded.note, "%d tensors", loaded.n_tensors);
         check_rounded(from.stack, to.stack);
@@ -421,7 +424,8 @@ static void errors_are_told(qdr_context *ctx, uint64_t seed)
     const path a = in(folder, "a"), b = in(folder, "b"), none = in(folder, "no/such");
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     odd run = odd_create(grid, 1, QDR_F32, 1), other = odd_create(grid, 5, QDR_F32, 1);
-    const qdr_checkpoint_opts later = {QDR_OPTS_INIT, .background = 1, .keep = 2}, wrong = {QDR_OPTS_INIT, .keep = -1};
+    const qdr_checkpoint_opts later = {QDR_INIT(qdr_checkpoint_opts), .background = 1, .keep = 2},
+                              wrong = {QDR_INIT(qdr_checkpoint_opts), .keep = -1};
     qdr_checkpoint *pending = NULL, *second = NULL;
     DIST_FAILS(qdr_checkpoint_save(NULL, NULL, a.text, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_checkpoint_save(run.stack, NULL, NULL, NULL, NULL), QDR_ERR_ARGUMENT, "path");

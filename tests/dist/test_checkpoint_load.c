@@ -22,9 +22,9 @@ static char path[64]; /* local ranks are threads */
 
 static qdr_stack *layer_create(qdr_grid *grid, int64_t n_out, int64_t n_in, qdr_dtype dtype, qdr_storage storage)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 12, .dtype = dtype, .panels = 1, .batch_parts = 1};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{n_in, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{n_in, 1}}, .out = {{n_out, 1}},
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 12, .dtype = dtype, .panels = 1, .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{n_in, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{n_in, 1}}, .out = {{n_out, 1}},
                                    .storage = storage};
     qdr_stack *stack;
     qdr_edge x, y;
@@ -79,7 +79,7 @@ static void write_rows(const size *all)
 
 static void check_shard(const qdr_stack *stack, int64_t n_cols, double (*wanted)(int64_t number))
 {
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
     int n_runs;
     DIST_OK(qdr_stack_parameter(stack, 0, &p));
@@ -200,7 +200,7 @@ static void write_wide(void)
 /* Each number that was loaded is saved again. */
 static void check_wide_saved(qdr_stack *stack, qdr_adamw *optimizer, int background, int rank)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .background = background};
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .background = background};
     char saved[80];
     qdr_safetensors *file;
     qdr_checkpoint *pending;
@@ -246,7 +246,7 @@ static void masters_are_long(qdr_context *ctx, uint64_t seed)
         qdr_grid *grid = dist_grid(ctx, shapes[i / 2]);
         qdr_stack *stack = layer_create(grid, WIDE_ROWS, WIDE_COLS, QDR_BF16, i % 2 ? QDR_IN_OUT : QDR_OUT_IN);
         qdr_adamw *optimizer;
-        qdr_checkpoint_loaded loaded;
+        qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
         DIST_OK(qdr_adamw_create(stack, NULL, &optimizer));
         for (int all = 0; all < 2; all++) {
             DIST_OK(qdr_checkpoint_load(stack, all ? optimizer : NULL, path, &loaded));
@@ -313,7 +313,7 @@ static int write_large(void)
 /* A rank's half of each row has 4,000 bytes in the file. */
 static void check_large_shard(const qdr_stack *stack)
 {
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
     int n_runs;
     int64_t n_set = 0, n_found = 0;
@@ -349,7 +349,7 @@ static void check_reading(void)
 
 static void tensors_are_large(qdr_context *ctx, uint64_t seed)
 {
-    qdr_checkpoint_loaded loaded;
+    qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
     (void)seed;
     if (qdr_context_rank(ctx) == 0) check_reading();
     qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1});

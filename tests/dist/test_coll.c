@@ -290,7 +290,7 @@ static void traffic(qdr_context *ctx, uint64_t seed)
         dist_synchronize(ctx);
         for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
             for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
-                const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+                const qdr_traffic sent = dist_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
                 const int is_used = channel == QDR_CHANNEL_X_STAT + axis &&
                                     (kind == QDR_ALL_GATHER || kind == QDR_ALL_TO_ALL);
                 DIST_CHECK(sent.bytes_sent == (is_used ? 20 * (g - 1) : 0), "%d bytes on %s", (int)sent.bytes_sent,
@@ -305,10 +305,10 @@ static void traffic(qdr_context *ctx, uint64_t seed)
 
 static qdr_traffic all_traffic(const qdr_grid *grid)
 {
-    qdr_traffic all = {.n_calls = 0};
+    qdr_traffic all = {QDR_INIT(qdr_traffic)};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
-            const qdr_traffic sent = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+            const qdr_traffic sent = dist_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
             all.n_calls += sent.n_calls;
             all.bytes_sent += sent.bytes_sent;
             all.bytes_off_node += sent.bytes_off_node;
@@ -323,11 +323,11 @@ static qdr_traffic all_traffic(const qdr_grid *grid)
 static void coded_traffic(qdr_context *ctx, uint64_t seed)
 {
     enum { N_ELEMS = 3000, N_SUMS = 3 };
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
     float *data = dist_memory(ctx, N_ELEMS, QDR_F32);
     qdr_grid *grid = NULL;
     qdr_codec codec;
-    qdr_traffic first = {.n_calls = 0};
+    qdr_traffic first = {QDR_INIT(qdr_traffic)};
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     DIST_OK(qdr_codec_parse("int8", &codec));
     for (int i = 0; i < N_SUMS; i++) {
@@ -356,7 +356,7 @@ static void coded_traffic(qdr_context *ctx, uint64_t seed)
 static void wrong_arguments(qdr_context *ctx, uint64_t seed)
 {
     const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = p, .y = 1, .z = 1, .d = 1};
     int64_t counts[64];
     float *data = dist_memory(ctx, 64, QDR_F32), *all = dist_memory(ctx, 64, QDR_F32);
     qdr_grid *grid = NULL;
@@ -436,7 +436,7 @@ static qdr_status call_differently(qdr_grid *grid, int which, int is_last, float
 static int differ(qdr_local_world *world, int rank, void *user)
 {
     const int which = *(const int *)user;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 3, .z = 1, .d = 1};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 3, .z = 1, .d = 1};
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     DIST_OK(qdr_context_create_local(world, rank, NULL, &ctx));

@@ -55,7 +55,7 @@ static void keep(outcome *o, const float *numbers, int64_t n)
 static void keep_gradients(qdr_stack *stack, outcome *o)
 {
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &parameter));
         float *full = calloc((size_t)parameter.n_global, sizeof *full);
         DIST_CHECK(full != NULL, "no memory");
@@ -68,7 +68,7 @@ static void keep_gradients(qdr_stack *stack, outcome *o)
 /* What this rank has of an edge's gradient. */
 static void keep_input_gradient(qdr_stack *stack, qdr_edge edge, outcome *o)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *data;
     DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
     DIST_OK(qdr_stack_edge_gradient(stack, edge, &data));
@@ -95,8 +95,8 @@ static int64_t check_bytes(const qdr_grid *grid, const qdr_stack *stack, const q
     for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const qdr_channel on = (qdr_channel)channel;
-            const qdr_traffic traffic = qdr_grid_traffic(grid, on, (qdr_coll_kind)kind);
-            qdr_planned forward, backward;
+            const qdr_traffic traffic = dist_traffic(grid, on, (qdr_coll_kind)kind);
+            qdr_planned forward = {QDR_INIT(qdr_planned)}, backward = {QDR_INIT(qdr_planned)};
             DIST_OK(qdr_stack_planned(stack, QDR_LIST_FORWARD, on, (qdr_coll_kind)kind, &forward));
             DIST_OK(qdr_stack_planned(stack, QDR_LIST_BACKWARD, on, (qdr_coll_kind)kind, &backward));
             DIST_CHECK(is_lossless(codecs) || traffic.bytes_sent == forward.bytes_sent + backward.bytes_sent,
@@ -113,7 +113,7 @@ static int64_t check_bytes(const qdr_grid *grid, const qdr_stack *stack, const q
 static void descend(qdr_stack *stack)
 {
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         float *data = p.data;
         const float *gradient = p.gradient;
@@ -150,12 +150,12 @@ static int64_t sum_of_ranks(qdr_context *ctx, int64_t mine)
 /* Parameters say where feedback is, all of it, and messages of fewer bits lose something. */
 static void check_feedback(qdr_stack *stack, const qdr_codecs *codecs)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t bytes = 0;
     int64_t n_lost = 0;
     DIST_OK(qdr_stack_get_sizes(stack, &sizes));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         bytes += (size_t)p.n_feedback * sizeof *p.feedback;
         for (int64_t j = 0; j < p.n_feedback; j++) n_lost += p.feedback[j] != 0;
@@ -176,14 +176,15 @@ static outcome run(qdr_grid *grid, plan how)
     const int64_t n_sequences = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
     const gpt_config config = {
         .n_layers = N_LAYERS, .hidden = HIDDEN, .n_heads = HEADS, .context = CONTEXT, .layout = how.layout};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = n_sequences * CONTEXT,
                                  .row_unit = CONTEXT,
                                  .overlap = how.overlap,
                                  .panels = how.panels,
                                  .batch_parts = how.batch_parts,
                                  .codecs = how.before ? how.before : how.codecs};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, 1}}, .col_axis = QDR_X, .layout = how.layout};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{HIDDEN, 1}}, .col_axis = QDR_X,
+                                 .layout = how.layout};
     qdr_stack *stack;
     qdr_edge x, y;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));

@@ -93,7 +93,7 @@ static void check(const layer_case *c, const char *what, double got, sum want, i
 
 static void check_edge(const layer_case *c, const qdr_stack *stack, qdr_edge edge, int is_dx)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *data;
     int64_t at = 0;
     DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
@@ -116,16 +116,16 @@ static void load_weight(qdr_stack *stack, qdr_linear *layer, qdr_dtype dtype)
 
 static qdr_stack *make_stack(qdr_grid *grid, const layer_case *c, qdr_edge *x, qdr_edge *y)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = M,
                                  .row_unit = UNIT,
                                  .dtype = c->dtype,
                                  .panels = c->panels,
                                  .batch_parts = c->batch_parts,
                                  .product_type = QDR_PRODUCT_FP8};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{K, 1}}, .col_axis = c->transposed ? QDR_Y : QDR_X,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{K, 1}}, .col_axis = c->transposed ? QDR_Y : QDR_X,
                                  .layout = c->layout};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
                                   .name = "layer",
                                   .in = {{K, 1}},
                                   .out = {{N, 1}},
@@ -201,7 +201,7 @@ static int count_lines(const qdr_stack *stack, qdr_list list, const char *words)
 
 static qdr_grid *plain_grid(qdr_context *ctx)
 {
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = qdr_context_size(ctx)};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = qdr_context_size(ctx)};
     qdr_grid *grid;
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     return grid;
@@ -226,9 +226,9 @@ static void schedules_say_so(qdr_context *ctx, uint64_t seed)
 static void other_types_are_refused(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = plain_grid(ctx);
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{K, 1}}, .col_axis = QDR_X};
-    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{K, 1}}, .out = {{N, 1}}};
-    qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = M, .dtype = QDR_F16, .product_type = QDR_PRODUCT_FP8};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{K, 1}}, .col_axis = QDR_X};
+    qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{K, 1}}, .out = {{N, 1}}};
+    qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = M, .dtype = QDR_F16, .product_type = QDR_PRODUCT_FP8};
     qdr_stack *stack;
     qdr_edge x, y;
     (void)seed;

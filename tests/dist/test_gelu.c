@@ -79,8 +79,8 @@ static qdr_status backward(const qdr_op_call *call, void *user)
 
 static qdr_edge add_gelu(qdr_stack *stack, const variant *v, qdr_edge a)
 {
-    const qdr_op_desc op = {QDR_OPTS_INIT, .name = "gelu",     .n_in = 1,
-                            .in = {a},     .forward = forward, .backward = backward};
+    const qdr_op_desc op = {QDR_INIT(qdr_op_desc), .name = "gelu",      .n_in = 1, .in = {a},
+                            .forward = forward,    .backward = backward};
     qdr_edge b;
     if (v->by_caller)
         DIST_OK(qdr_stack_add_op(stack, &op, &b));
@@ -91,7 +91,7 @@ static qdr_edge add_gelu(qdr_stack *stack, const variant *v, qdr_edge a)
 
 static qdr_edge add_layer(qdr_stack *stack, const variant *v, const char *name, int is_up, qdr_edge in)
 {
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
                                   .name = name,
                                   .in = {{is_up ? WIDTH : WIDE, 1}},
                                   .out = {{is_up ? WIDE : WIDTH, 1}},
@@ -105,7 +105,7 @@ static qdr_edge add_layer(qdr_stack *stack, const variant *v, const char *name, 
 
 static void describe(qdr_stack *stack, const variant *v, qdr_edge *x, qdr_edge *y)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = v->layout};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = v->layout};
     qdr_edge c;
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
     const qdr_edge a = add_layer(stack, v, "up", 1, *x);
@@ -129,7 +129,7 @@ static int64_t append(double *kept, int64_t n, const void *data, qdr_dtype dtype
 
 static int64_t elems(const qdr_stack *stack, qdr_edge edge)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
     return owned.n_rows * owned.n_cols;
 }
@@ -138,8 +138,8 @@ static int64_t elems(const qdr_stack *stack, qdr_edge edge)
 static int64_t results(qdr_grid *grid, const variant *v, double *kept)
 {
     const int64_t n_units = INT64_C(2) * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,     .n_rows = n_units * UNIT, .row_unit = UNIT,
-                                 .dtype = v->dtype, .overlap = v->overlap,    .batch_parts = v->batch_parts};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = n_units * UNIT, .row_unit = UNIT,
+                                 .dtype = v->dtype,        .overlap = v->overlap,    .batch_parts = v->batch_parts};
     qdr_stack *stack;
     qdr_edge x, y;
     void *data, *gradients = calloc(MOST, sizeof(double));

@@ -199,7 +199,7 @@ static qdr_status check_parameters(test_case *test, int which)
         complain(test->name, "the model has %d parameters, the serial one %d", n, oracle.n_parameters);
     int good = n == oracle.n_parameters;
     for (int i = 0; good && i < n; i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         TRY(qdr_stack_parameter(test->model.stack, i, &parameter));
         if (parameter.n_global != serial_n_elems(oracle.gpt, i)) {
             if (test->root)
@@ -273,7 +273,8 @@ static qdr_status run_model(test_case *test, qdr_layout layout)
     TRY(gpt_init(&test->model, 1, 0.08));
     TRY(check_parameters(test, 0));
     if (test->root && oracle.n_cases++ == 0) run_serial();
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = 1, .grad_scale = grad_scale()};
+    const qdr_adamw_opts opts = {QDR_INIT(qdr_adamw_opts), .weight_decay = 0.1, .clip_norm = 1,
+                                 .grad_scale = grad_scale()};
     TRY(qdr_adamw_create(test->model.stack, &opts, &test->optimizer));
     for (int64_t step = 0; step < set.steps; step++) {
         double loss;
@@ -335,7 +336,7 @@ static int run_rank(qdr_context *ctx, void *user)
     for (int x = 1; x <= p; x++)
         for (int y = 1; y <= p / x; y++)
             for (int z = 1; z <= p / (x * y); z++) {
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z)};
+                const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = x, .y = y, .z = z, .d = p / (x * y * z)};
                 const int wanted = set.grid.x == 0 || (set.grid.x == x && set.grid.y == y && set.grid.z == z);
                 if (x * y * z * opts.d != p || !wanted) continue;
                 for (int layout = 0; layout < 2; layout++)

@@ -84,7 +84,7 @@ static void check_channels(const qdr_grid *grid)
         for (int j = 0; j < n_members; j++)
             DIST_CHECK(ranks[j] == qdr_grid_neighbour(grid, axis, (j - index) * step), "channel %d member %d", channel,
                        j);
-        const qdr_traffic traffic = qdr_grid_traffic(grid, (qdr_channel)channel, QDR_ALL_GATHER);
+        const qdr_traffic traffic = dist_traffic(grid, (qdr_channel)channel, QDR_ALL_GATHER);
         DIST_CHECK(traffic.bytes_sent == 4 * (qdri_comm_size(comm) - 1), "bytes");
         DIST_CHECK(traffic.n_calls == (qdri_comm_size(comm) > 1), "calls");
         const int may_be_untimed = qdr_context_gpu(qdr_grid_context(grid)) >= 0;
@@ -194,8 +194,8 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
         for (int y = 1; x * y <= p; y++)
             for (int z = 1; z <= p / (x * y); z++)
                 if (p % (x * y * z) == 0)
-                    check_grid(ctx, (qdr_grid_opts){QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = p / (x * y * z),
-                                                    .order = orders[(x + 2 * y + 3 * z) % 5]});
+                    check_grid(ctx, (qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = x, .y = y, .z = z,
+                                                    .d = p / (x * y * z), .order = orders[(x + 2 * y + 3 * z) % 5]});
 }
 
 /* Some that have groups of several members on each node: all of them take long there. */
@@ -205,13 +205,9 @@ static void groups_on_nodes(qdr_context *ctx, uint64_t seed)
     (void)seed;
     check_nodes(ctx);
     for (int i = 0; i < 3; i++) {
-        const qdr_grid_opts opts = {QDR_OPTS_INIT,
-                                    .x = 1,
-                                    .y = 1,
-                                    .z = 1,
-                                    .d = p,
-                                    .gradient_parts = parts[i][0],
-                                    .optimizer_parts = parts[i][1]};
+        const qdr_grid_opts opts = {
+            QDR_INIT(qdr_grid_opts),       .x = 1, .y = 1, .z = 1, .d = p, .gradient_parts = parts[i][0],
+            .optimizer_parts = parts[i][1]};
         qdr_grid *grid;
         DIST_OK(qdr_grid_create(ctx, &opts, &grid));
         check_channels(grid);
@@ -262,7 +258,7 @@ static void traffic_is_exact(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdr_all_reduce(grid, (qdr_axis)axis, QDR_MAX, data, n, QDR_F64, NULL));
         DIST_OK(qdr_all_reduce(grid, (qdr_axis)axis, QDR_MAX, data, n, QDR_F64, NULL));
         dist_synchronize(ctx);
-        const qdr_traffic traffic = qdr_grid_traffic(grid, channel, QDR_ALL_REDUCE);
+        const qdr_traffic traffic = dist_traffic(grid, channel, QDR_ALL_REDUCE);
         DIST_CHECK(traffic.bytes_sent == 2 * 8 * 2 * (g - 1) * n / g, "%lld bytes on %s", (long long)traffic.bytes_sent,
                    qdr_channel_name(channel));
         DIST_CHECK(traffic.n_calls == (g > 1 ? 2 : 0), "calls");
@@ -271,7 +267,7 @@ static void traffic_is_exact(qdr_context *ctx, uint64_t seed)
     qdr_grid_reset_traffic(grid);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
         const qdr_channel channel = (qdr_channel)(QDR_CHANNEL_X_STAT + axis);
-        const qdr_traffic traffic = qdr_grid_traffic(grid, channel, QDR_ALL_REDUCE);
+        const qdr_traffic traffic = dist_traffic(grid, channel, QDR_ALL_REDUCE);
         DIST_CHECK(traffic.bytes_sent == 0 && traffic.n_calls == 0, "reset");
     }
     qdr_grid_destroy(&grid);
@@ -284,26 +280,29 @@ static void bad_options(qdr_context *ctx, uint64_t seed)
     qdr_grid *grid = NULL;
     (void)seed;
     snprintf(words, sizeof words, "product is %d", p);
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 2, .z = 1, .d = 1}, &grid),
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = p, .y = 2, .z = 1, .d = 1}, &grid),
                QDR_ERR_ARGUMENT, words);
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 0, .z = 1, .d = 1}, &grid),
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = p, .y = 0, .z = 1, .d = 1}, &grid),
                QDR_ERR_ARGUMENT, "axis y");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = -4}, &grid),
+    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = p, .y = 1, .z = 1, .d = -4}, &grid),
                QDR_ERR_ARGUMENT, "axis d");
     DIST_FAILS(
-        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1, .order = "xyz"}, &grid),
+        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = p, .y = 1, .z = 1, .d = 1, .order = "xyz"},
+                        &grid),
         QDR_ERR_ARGUMENT, "\"xyz\"");
     DIST_FAILS(
-        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1, .order = "xxzd"}, &grid),
+        qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = p, .y = 1, .z = 1, .d = 1, .order = "xxzd"},
+                        &grid),
         QDR_ERR_ARGUMENT, "order");
     DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1}, &grid), QDR_ERR_ARGUMENT,
-               "QDR_OPTS_INIT");
-    DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1 << 30, .y = 1 << 30, .z = 9, .d = 9}, &grid),
+               "QDR_INIT");
+    DIST_FAILS(qdr_grid_create(
+                   ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1 << 30, .y = 1 << 30, .z = 9, .d = 9}, &grid),
                QDR_ERR_ARGUMENT, words);
     DIST_FAILS(qdr_grid_create(ctx, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_grid_create(NULL, NULL, &grid), QDR_ERR_ARGUMENT, "NULL");
     /* one rank alone is wrong, or differs: all learn of it */
-    const qdr_grid_opts good = {QDR_OPTS_INIT, .x = p, .y = 1, .z = 1, .d = 1, .order = "xyzd"};
+    const qdr_grid_opts good = {QDR_INIT(qdr_grid_opts), .x = p, .y = 1, .z = 1, .d = 1, .order = "xyzd"};
     qdr_grid_opts other = good;
     if (rank == p - 1) other.x = p + 1;
     DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
@@ -311,12 +310,12 @@ static void bad_options(qdr_context *ctx, uint64_t seed)
     if (rank == p - 1) other.order = "yxzd";
     if (p > 1) DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, "must ask for the same");
     if (p > 1) {
-        other = (qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p};
+        other = (qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = p};
         other.optimizer_parts = rank == p - 1 ? p : 1;
         snprintf(words, sizeof words, "levels 1,%d", p);
         DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
     }
-    other = (qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p, .gradient_parts = p + 1};
+    other = (qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = p, .gradient_parts = p + 1};
     snprintf(words, sizeof words, "gradients in %d parts; use a number that divides z*d = %d", p + 1, p);
     DIST_FAILS(qdr_grid_create(ctx, &other, &grid), QDR_ERR_ARGUMENT, words);
     other.gradient_parts = p;

@@ -24,11 +24,11 @@ static qdr_edge add_operation(qdr_stack *stack, operation kind, qdr_edge x)
 static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_gradient, double *gradients)
 {
     const int64_t keys = kind == GROUPED ? HEAD : WIDTH; /* one key head */
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS, .row_unit = CONTEXT, .dtype = QDR_F64};
-    qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, HEAD}}, .col_axis = QDR_X, .layout = layout,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N_ROWS, .row_unit = CONTEXT, .dtype = QDR_F64};
+    qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, HEAD}}, .col_axis = QDR_X, .layout = layout,
                            .scatter_unit = CONTEXT};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,          .name = "layer", .in = {{WIDTH, HEAD}},
-                                  .out = {{WIDTH, HEAD}}, .bias = 1,       .out_layout = layout};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{WIDTH, HEAD}},
+                                  .out = {{WIDTH, HEAD}},    .bias = 1,       .out_layout = layout};
     qdr_stack *stack = NULL;
     qdr_edge x = -1, y = -1;
     void *memory = NULL;

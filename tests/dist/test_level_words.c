@@ -8,7 +8,7 @@
 
 static qdr_grid_opts all_along_d(const qdr_context *ctx)
 {
-    return (qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = qdr_context_size(ctx)};
+    return (qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = qdr_context_size(ctx)};
 }
 
 static void check_parts(qdr_context *ctx, const char *words, qdr_grid_opts opts, int gradients, int state)

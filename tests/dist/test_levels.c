@@ -86,7 +86,7 @@ static void step_once(const run_opts *opts, gpt *model, qdr_adamw *optimizer, ui
  * if it validates: then that one returns what the step has updated. */
 static double train(qdr_grid *grid, const run_opts *opts)
 {
-    const qdr_adamw_opts adamw = {QDR_OPTS_INIT, .weight_decay = 0.1, .clip_norm = opts->clip_norm};
+    const qdr_adamw_opts adamw = {QDR_INIT(qdr_adamw_opts), .weight_decay = 0.1, .clip_norm = opts->clip_norm};
     double numbers[3 * STEPS + 128] = {0};
     gpt model;
     qdr_adamw *optimizer = NULL;
@@ -101,7 +101,7 @@ static double train(qdr_grid *grid, const run_opts *opts)
         if (opts->validates && step % 2 == 0) numbers[n++] = pass(&model, NULL, 1, 0, 0);
     }
     for (int i = 0; i < qdr_stack_n_parameters(model.stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(model.stack, i, &p));
         const size_t bytes = (size_t)p.n_global * qdr_dtype_bytes(opts->config.dtype);
         void *whole = malloc(bytes);
@@ -121,8 +121,8 @@ static double train(qdr_grid *grid, const run_opts *opts)
 static qdr_grid *grid_of_round(qdr_context *ctx, int round, uint64_t *seed)
 {
     const int p = qdr_context_size(ctx);
-    const qdr_grid_opts both = {QDR_OPTS_INIT,       .x = p / 4,          .y = 1, .z = 1, .d = 4,
-                                .gradient_parts = 2, .optimizer_parts = 4};
+    const qdr_grid_opts both = {QDR_INIT(qdr_grid_opts), .x = p / 4,          .y = 1, .z = 1, .d = 4,
+                                .gradient_parts = 2,     .optimizer_parts = 4};
     qdr_grid *grid = NULL;
     if (round % 3 == 2) return dist_random_grid(ctx, seed);
     if (round > 0 || p % 4) return dist_levels_grid(ctx, seed);
@@ -167,11 +167,11 @@ typedef struct layer {
 static layer layer_create(qdr_grid *grid, const qdr_perf_linear *shape)
 {
     const qdr_axis in_axis = shape->transposed ? QDR_Y : QDR_X;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = (int64_t)shape->m, .dtype = shape->dtype, .panels = 1,
-                                 .batch_parts = 1};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{(int64_t)shape->k, 1}}, .col_axis = in_axis,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = (int64_t)shape->m, .dtype = shape->dtype,
+                                 .panels = 1, .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{(int64_t)shape->k, 1}}, .col_axis = in_axis,
                                  .layout = shape->in_layout};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
                                   .name = "fc",
                                   .in = {{(int64_t)shape->k, 1}},
                                   .out = {{(int64_t)shape->n, 1}},
@@ -193,7 +193,7 @@ static qdr_perf_linear even_layer(const qdr_grid *grid, uint64_t *seed)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     const int p = qdr_context_size(qdr_grid_context(grid));
-    return (qdr_perf_linear){QDR_OPTS_INIT,
+    return (qdr_perf_linear){QDR_INIT(qdr_perf_linear),
                              .m = p * p * (1.0 + (double)dist_below(seed, 3)),
                              .k = 4.0 * p * (1 + (double)dist_below(seed, 3)),
                              .n = 8.0 * p * (1 + (double)dist_below(seed, 3)),
@@ -214,11 +214,11 @@ static qdr_perf_linear even_layer(const qdr_grid *grid, uint64_t *seed)
 
 static void add(qdr_perf_cost *sum, qdr_perf_linear shape, int defer)
 {
-    qdr_perf_cost forward, backward;
+    qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)};
     shape.defer_sync = defer;
     DIST_OK(qdr_perf_linear_cost(&shape, &forward, &backward));
-    qdr_perf_add(sum, &forward);
-    qdr_perf_add(sum, &backward);
+    DIST_OK(qdr_perf_add(sum, &forward));
+    DIST_OK(qdr_perf_add(sum, &backward));
 }
 
 static void fill(const layer *l, uint64_t seed)
@@ -235,7 +235,7 @@ static void fill(const layer *l, uint64_t seed)
 static void check_step(const layer *l, int n_micro, int is_stale)
 {
     qdr_grid *grid = qdr_stack_grid(l->stack);
-    qdr_perf_cost expected = {.flops = 0};
+    qdr_perf_cost expected = {QDR_INIT(qdr_perf_cost)};
     if (is_stale) {
         DIST_OK(qdr_perf_linear_return(&l->shape, &expected));
         DIST_OK(qdr_stack_mark_updated(l->stack));
@@ -252,7 +252,7 @@ static void check_step(const layer *l, int n_micro, int is_stale)
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             const double bytes = expected.bytes[channel][kind],
-                         sent = (double)qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
+                         sent = (double)dist_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind).bytes_sent;
             DIST_CHECK(fabs(sent - bytes) < 0.5, "%s, %s: %g bytes, %.17g in closed form",
                        qdr_channel_name((qdr_channel)channel), qdr_coll_kind_name((qdr_coll_kind)kind), sent, bytes);
         }
@@ -300,18 +300,18 @@ static int64_t state_elems(const qdr_grid *grid, int64_t block, qdr_dtype dtype)
  * workspace. */
 static size_t workspace_of(qdr_grid *grid, int n_layers, int64_t k, int64_t n, qdr_dtype dtype, size_t prefetch_bytes)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .dtype = dtype, .panels = 1, .batch_parts = 1,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .dtype = dtype, .panels = 1, .batch_parts = 1,
                                  .prefetch_bytes = prefetch_bytes};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = QDR_X};
     qdr_stack *stack = NULL;
     qdr_edge edge;
     qdr_linear *linear;
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
     for (int i = 0; i < n_layers; i++) {
         const char name[] = {'l', (char)('0' + i), 0};
-        const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = name, .in = {{i % 2 ? n : k, 1}},
+        const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = name, .in = {{i % 2 ? n : k, 1}},
                                       .out = {{i % 2 ? k : n, 1}}, .transposed = i % 2};
         DIST_OK(qdr_stack_add_linear(stack, &desc, edge, &edge, &linear));
     }
@@ -353,11 +353,11 @@ static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
                   state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
     const int64_t block = block_elems(grid, k, n), n_state = state_elems(grid, block, dtype);
     const double gradient_bytes = dtype == QDR_F64 ? 8 : 4;
-    const qdr_perf_linear shape = {QDR_OPTS_INIT, .m = (double)(z * qdr_grid_size(grid, QDR_D)), .k = (double)k,
-                                   .n = (double)n, .dtype = dtype};
+    const qdr_perf_linear shape = {QDR_INIT(qdr_perf_linear), .m = (double)(z * qdr_grid_size(grid, QDR_D)),
+                                   .k = (double)k, .n = (double)n, .dtype = dtype};
     layer l = layer_create(grid, &shape);
-    qdr_stack_sizes sizes;
-    qdr_parameter p;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     size_t optimizer;
     DIST_OK(qdr_stack_get_sizes(l.stack, &sizes));
     DIST_OK(qdr_stack_parameter(l.stack, 0, &p));
@@ -397,7 +397,7 @@ static void descend(qdr_stack *stack, double rate)
 {
     dist_synchronize(qdr_grid_context(qdr_stack_grid(stack)));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         DIST_CHECK(p.copy >= 0 && p.copy < p.n_copies, "copy %d of %d", p.copy, p.n_copies);
         double *data = p.data;

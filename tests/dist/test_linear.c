@@ -59,8 +59,8 @@ static int for_grids(qdr_context *ctx, test_settings *settings, grid_check check
     for (int i = 0; i < n_sizes && n_bad == 0; i++) {
         char name[64];
         qdr_grid *grid;
-        const qdr_grid_opts opts = {QDR_OPTS_INIT,   .x = sizes[i].x, .y = sizes[i].y,
-                                    .z = sizes[i].z, .d = sizes[i].d, .order = orders[i % 4]};
+        const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = sizes[i].x, .y = sizes[i].y,
+                                    .z = sizes[i].z,         .d = sizes[i].d, .order = orders[i % 4]};
         grid_name(sizes[i], name);
         if (qdr_grid_create(ctx, &opts, &grid) != QDR_OK) {
             fprintf(stderr, "grid %s: %s\n", name, qdr_last_error());
@@ -108,12 +108,20 @@ static void join_levels(qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind,
     planned->bytes_sent = sum_of_members(comm, planned->bytes_sent);
 }
 
+static qdr_traffic traffic_of(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
+{
+    qdr_traffic traffic = {QDR_INIT(qdr_traffic)};
+    const qdr_status status = qdr_grid_traffic(grid, channel, kind, &traffic);
+    (void)status; /* of a grid and a channel that exist */
+    return traffic;
+}
+
 static void check_channel(byte_check *check, qdr_grid *grid, qdr_stack *stack, qdr_list list, const qdr_perf_cost *cost,
                           qdr_channel channel, qdr_coll_kind kind)
 {
-    qdr_traffic sent = qdr_grid_traffic(grid, channel, kind);
+    qdr_traffic sent = traffic_of(grid, channel, kind);
     const char *which = list == QDR_LIST_FORWARD ? "forward" : "backward";
-    qdr_planned planned;
+    qdr_planned planned = {QDR_INIT(qdr_planned)};
     if (qdr_stack_planned(stack, list, channel, kind, &planned) < 0)
         snprintf(check->complaint, sizeof check->complaint, "%s", qdr_last_error());
     join_levels(grid, channel, kind, &sent, &planned);
@@ -134,7 +142,7 @@ static void check_sum(byte_check *check, qdr_grid *grid, const char *which, cons
 {
     double bytes = 0;
     for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++)
-        bytes += (double)qdr_grid_traffic(grid, channel, (qdr_coll_kind)kind).bytes_sent;
+        bytes += (double)traffic_of(grid, channel, (qdr_coll_kind)kind).bytes_sent;
     if (cost && !check->complaint[0] && bytes != qdr_perf_channel_bytes(cost, channel))
         snprintf(check->complaint, sizeof check->complaint, "%s, %s: %.17g bytes, the closed form has %.17g", which,
                  qdr_channel_name(channel), bytes, qdr_perf_channel_bytes(cost, channel));
@@ -277,7 +285,7 @@ static layer_case divisible_case(qdr_grid *grid, int which)
 
 static int bytes_case(qdr_grid *grid, const layer_case *the_case)
 {
-    const qdr_perf_linear perf = {QDR_OPTS_INIT,
+    const qdr_perf_linear perf = {QDR_INIT(qdr_perf_linear),
                                   .m = (double)the_case->m,
                                   .k = (double)layer_case_k(the_case),
                                   .n = (double)layer_case_n(the_case),
@@ -291,7 +299,7 @@ static int bytes_case(qdr_grid *grid, const layer_case *the_case)
                                   .out_layout = the_case->out_layout,
                                   .drop_gathered = the_case->drop_gathered,
                                   .dtype = the_case->dtype};
-    static _Thread_local qdr_perf_cost forward, backward;
+    static _Thread_local qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)};
     byte_check bytes = {.forward = &forward, .backward = &backward, .in_panels = the_case->panels > 1};
     layer_errors errors;
     const qdr_status status = qdr_perf_linear_cost(&perf, &forward, &backward);
@@ -367,7 +375,8 @@ static int record_rank(qdr_context *ctx, void *user)
     channel_listener listeners[QDR_N_CHANNELS];
     layer_errors errors;
     qdr_grid *grid;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = job->size.x, .y = job->size.y, .z = job->size.z, .d = job->size.d};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = job->size.x, .y = job->size.y, .z = job->size.z,
+                                .d = job->size.d};
     if (qdr_grid_create(ctx, &opts, &grid) != QDR_OK) return 1;
     recording *into = &job->recordings[job->n_recordings > 1 ? qdr_context_rank(ctx) : 0];
     into->n_calls = 0;

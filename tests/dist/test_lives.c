@@ -45,7 +45,7 @@ typedef struct family {
 
 static void make_grid(family *f)
 {
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = qdr_context_size(f->ctx), .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = qdr_context_size(f->ctx), .y = 1, .z = 1, .d = 1};
     CHECK(qdr_grid_create(f->ctx, &opts, &f->grid));
 }
 
@@ -60,12 +60,12 @@ static void fill(const family *f, void *data, int64_t n_elems)
 static void make_stack(family *f)
 {
     const qdr_block width = {WIDTH * MOST_RANKS, 1};
-    const qdr_edge_desc rows = {QDR_OPTS_INIT, .cols = {width}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {width}, .out = {width}, .bias = 1};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS};
+    const qdr_edge_desc rows = {QDR_INIT(qdr_edge_desc), .cols = {width}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {width}, .out = {width}, .bias = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS};
     qdr_edge in, out;
     qdr_linear *layer;
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *data;
     CHECK(qdr_stack_create(f->grid, &opts, &f->stack));
     CHECK(qdr_stack_add_input(f->stack, "x", &rows, 1, &in));
@@ -259,7 +259,7 @@ static int leave_all(qdr_context *ctx, void *user)
 {
     qdr_grid *grid;
     qdr_event *event;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
     (void)user;
     CHECK(qdr_grid_create(ctx, &opts, &grid));
     CHECK(qdr_event_create(ctx, &event));
@@ -316,7 +316,7 @@ static int test_finalized(int argc, char **argv)
     }
     MPI_Finalize();
     qdr_grid *grid = NULL;
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = qdr_context_size(f[0].ctx), .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = qdr_context_size(f[0].ctx), .y = 1, .z = 1, .d = 1};
     if (qdr_context_size(f[0].ctx) > 1) {
         check_refused(qdr_barrier(f[0].ctx), "a barrier");
         check_refused(qdr_grid_create(f[0].ctx, &opts, &grid), "a grid");

@@ -74,7 +74,7 @@ static int check_second(qdr_context *ctx, const gpt *first, const qdr_stack_size
 {
     gpt_config config = first->config;
     gpt model = {0};
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t before, now, peak;
     config.hidden *= 2;
     config.n_sequences *= 2;
@@ -98,7 +98,7 @@ static int run_steps(qdr_context *ctx, const test_case *c)
     qdr_grid *grid = NULL;
     gpt model = {0};
     qdr_adamw *optimizer = NULL;
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t before, now, peak, optimizer_bytes;
     const gpt_config config = {.n_layers = 2,
                                .hidden = HIDDEN,
@@ -109,7 +109,8 @@ static int run_steps(qdr_context *ctx, const test_case *c)
                                .layout = c->layout,
                                .dtype = c->dtype,
                                .batch_parts = c->batch_parts};
-    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = c->x, .y = c->y, .z = c->z, .d = c->d}, &grid));
+    CHECK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = c->x, .y = c->y, .z = c->z, .d = c->d},
+                          &grid));
     CHECK(qdr_barrier(ctx));
     qdr_mem_reset_peak(ctx);
     qdr_mem_usage(ctx, &before, &peak);
@@ -153,17 +154,17 @@ static atomic_size_t said_bytes; /* of all ranks of this process */
 
 static int describe(qdr_stack *stack, matrix_kind kind, qdr_layout layout)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{TALL, 1}}, .col_axis = kind == NORMAL ? QDR_X : QDR_Y,
-                                 .layout = layout};
-    const qdr_linear_desc layer_desc = {QDR_OPTS_INIT,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{TALL, 1}},
+                                 .col_axis = kind == NORMAL ? QDR_X : QDR_Y, .layout = layout};
+    const qdr_linear_desc layer_desc = {QDR_INIT(qdr_linear_desc),
                                         .name = "layer",
                                         .in = {{TALL, 1}},
                                         .out = {{WIDE, 1}},
                                         .bias = 1,
                                         .out_layout = layout,
                                         .transposed = kind == TRANSPOSED};
-    const qdr_embedding_desc table_desc = {QDR_OPTS_INIT, .name = "table", .vocab = {WIDE, 1}, .features = {TALL, 1},
-                                           .layout = layout};
+    const qdr_embedding_desc table_desc = {QDR_INIT(qdr_embedding_desc), .name = "table", .vocab = {WIDE, 1},
+                                           .features = {TALL, 1}, .layout = layout};
     qdr_edge edge;
     qdr_linear *layer;
     if (kind == EMBEDDING) {
@@ -216,8 +217,8 @@ static size_t most_workspace(const test_case *c)
 static int make(qdr_context *ctx, const test_case *c, matrix_kind kind, qdr_stack *stack)
 {
     static _Alignas(64) char any_memory[64]; /* nothing runs, so nothing is written */
-    const qdr_stack_memory memory = {QDR_OPTS_INIT, .workspace = any_memory};
-    qdr_stack_sizes sizes;
+    const qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory), .workspace = any_memory};
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     if (describe(stack, kind, c->layout)) return 1;
     CHECK(qdr_stack_get_sizes(stack, &sizes));
     EXPECT(sizes.workspace <= most_workspace(c), "%zu bytes of workspace on %dx%dx%dx%d\n", sizes.workspace, c->x, c->y,
@@ -234,7 +235,7 @@ static int make(qdr_context *ctx, const test_case *c, matrix_kind kind, qdr_stac
 static int initialise(qdr_grid *grid, const test_case *c, matrix_kind kind)
 {
     qdr_context *ctx = qdr_grid_context(grid);
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .caller_memory = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .caller_memory = 1};
     qdr_stack *stack = NULL;
     CHECK(qdr_barrier(ctx));
     if (is_first(ctx)) {
@@ -257,7 +258,8 @@ static int initialise_all(qdr_context *ctx)
     for (c.x = 1; c.x <= p; c.x++)
         for (c.y = 1; c.y <= p / c.x; c.y++)
             for (c.z = 1; c.z <= p / (c.x * c.y); c.z++) {
-                const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = c.x, .y = c.y, .z = c.z, .d = p / (c.x * c.y * c.z)};
+                const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = c.x, .y = c.y, .z = c.z,
+                                            .d = p / (c.x * c.y * c.z)};
                 qdr_grid *grid = NULL;
                 c.d = opts.d;
                 if (c.x * c.y * c.z * c.d != p || c.d == p) continue;

@@ -86,7 +86,7 @@ static int handle_cases(void)
 static int own_cases(void)
 {
     qdr_context *ctx = NULL;
-    qdr_context_opts bad = {.version = 99};
+    qdr_context_opts bad = {.size = 1};
     int provided, code = 9;
     int failed = expect("before MPI_Init", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx), QDR_ERR_STATE,
                         "not initialised");

@@ -43,7 +43,7 @@ static void compare_lists(const qdr_stack *stack, qdr_list list, const qdri_sche
 static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_lists *lists)
 {
     const size_t *bytes = net->buffers.region_bytes;
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     DIST_OK(qdr_stack_get_sizes(stack, &sizes));
     DIST_CHECK(sizes.parameters == bytes[QDRI_PARAMETERS] && sizes.gradients == bytes[QDRI_GRADIENTS] &&
                    sizes.activations == bytes[QDRI_ACTIVATIONS] && sizes.workspace == bytes[QDRI_WORKSPACE],

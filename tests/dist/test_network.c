@@ -8,7 +8,7 @@ enum { CONTEXT = 4 };
 static qdr_network random_network(uint64_t *seed)
 {
     const int64_t heads = 1 + dist_below(seed, 4), size = 2 + 2 * dist_below(seed, 3);
-    return (qdr_network){.version = QDR_OPTS_INIT,
+    return (qdr_network){QDR_INIT(qdr_network),
                          .name = "random",
                          .layers = 1 + dist_below(seed, 3),
                          .hidden = heads * size,
@@ -29,7 +29,7 @@ static qdr_network random_network(uint64_t *seed)
 
 static qdr_stack *new_stack(qdr_grid *grid, qdr_edge *tokens)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 6 * CONTEXT, .row_unit = CONTEXT};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 6 * CONTEXT, .row_unit = CONTEXT};
     qdr_stack *stack;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     DIST_OK(qdr_stack_add_tokens(stack, "tokens", tokens));
@@ -42,9 +42,9 @@ static void parameters_are_the_networks(qdr_context *ctx, uint64_t seed)
     for (int round = 0, n = dist_rounds(20); round < n; round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
         const qdr_network network = random_network(&seed);
-        const qdr_network_desc desc = {QDR_OPTS_INIT, .context = CONTEXT,
+        const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = CONTEXT,
                                        .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED};
-        qdr_network_counts counts;
+        qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
         qdr_edge tokens, targets;
         qdr_stack *stack = new_stack(grid, &tokens);
         DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &targets));
@@ -52,7 +52,7 @@ static void parameters_are_the_networks(qdr_context *ctx, uint64_t seed)
         DIST_OK(qdr_network_params(&network, &counts));
         int64_t n_elems = 0;
         for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-            qdr_parameter parameter;
+            qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
             DIST_OK(qdr_stack_parameter(stack, i, &parameter));
             n_elems += parameter.n_global;
         }
@@ -66,10 +66,10 @@ static void parts_have_names(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_network network = random_network(&seed);
-    const qdr_network_desc desc = {QDR_OPTS_INIT, .context = CONTEXT, .n_layers = 2};
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = CONTEXT, .n_layers = 2};
     network.layers = 5;
     qdr_edge tokens, targets;
-    qdr_matrix matrix;
+    qdr_matrix matrix = {QDR_INIT(qdr_matrix)};
     qdr_stack *stack = new_stack(grid, &tokens);
     DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &targets));
     DIST_CHECK(qdr_stack_find_layer(stack, "block1.fc2") != NULL, "no block1.fc2");
@@ -88,7 +88,7 @@ static void parts_have_names(qdr_context *ctx, uint64_t seed)
 static void what_the_library_lacks_is_refused(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    qdr_network_desc desc = {QDR_OPTS_INIT, .context = CONTEXT};
+    qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = CONTEXT};
     const qdr_network good = random_network(&seed);
     qdr_network network = good;
     qdr_edge tokens, out;
@@ -101,16 +101,16 @@ static void what_the_library_lacks_is_refused(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "gated activations");
     network = good, network.kv_heads = 0;
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_SHAPE, "key heads");
-    network = good, network.version = 0;
-    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
-    DIST_FAILS(qdr_stack_add_network(stack, NULL, &desc, tokens, &out), QDR_ERR_ARGUMENT, "needed");
+    network = good, network.size = 0;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_ARGUMENT, "QDR_INIT");
+    DIST_FAILS(qdr_stack_add_network(stack, NULL, &desc, tokens, &out), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, NULL), QDR_ERR_ARGUMENT, "edge pointer");
     desc.stand_ins = 2;
     DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, &out), QDR_ERR_ARGUMENT, "stand_ins");
     desc.stand_ins = 0, desc.n_layers = -1;
     DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, &out), QDR_ERR_ARGUMENT, "-1 layers");
     DIST_CHECK(out == -1, "an edge after an error");
-    desc = (qdr_network_desc){QDR_OPTS_INIT, .context = CONTEXT, .stand_ins = 1};
+    desc = (qdr_network_desc){QDR_INIT(qdr_network_desc), .context = CONTEXT, .stand_ins = 1};
     network = good, network.positions = 0, network.gated = 1, network.norm = QDR_NORM_RMS;
     DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &out));
     DIST_OK(qdr_stack_build(stack));

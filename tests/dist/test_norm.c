@@ -77,9 +77,9 @@ static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, co
     c.axis = (qdr_axis)dist_below(seed, 2);
     c.n_rows = dist_below(seed, 20);
     c.data_seed = dist_random(seed);
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = c.n_rows, .dtype = dtype, .caller_memory = 1,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = c.n_rows, .dtype = dtype, .caller_memory = 1,
                                  .batch_parts = 1 + (int)dist_below(seed, 3)};
-    qdr_edge_desc input = {QDR_OPTS_INIT, .col_axis = c.axis, .layout = (qdr_layout)dist_below(seed, 2)};
+    qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .col_axis = c.axis, .layout = (qdr_layout)dist_below(seed, 2)};
     for (int i = 0; i < QDR_MAX_BLOCKS; i++) {
         input.cols[i] = blocks[i];
         c.n_features += blocks[i].width;
@@ -90,6 +90,7 @@ static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, co
     c.last = c.y;
     if (adds) DIST_OK(qdr_stack_add_residual(c.stack, "sum", c.x, c.y, &c.last));
     c.memory = dist_build_in_nan(c.stack);
+    c.owned.size = sizeof c.owned;
     DIST_OK(qdr_stack_edge_owned(c.stack, c.x, &c.owned));
     case_fill(&c);
     return c;
@@ -182,7 +183,7 @@ static void check_parameters(const norm_case *c, const row_reference *rows)
     const qdr_dtype sum_type = dist_sum_type(c->dtype);
     const double u = dist_roundoff(sum_type), n_times = c->adds ? 2 : 1;
     const double terms = n_times * (double)(c->n_rows + qdr_context_size(qdr_grid_context(c->grid))) + 4;
-    qdr_parameter gamma, beta;
+    qdr_parameter gamma = {QDR_INIT(qdr_parameter)}, beta = {QDR_INIT(qdr_parameter)};
     DIST_OK(qdr_stack_parameter(c->stack, 0, &gamma));
     DIST_OK(qdr_stack_parameter(c->stack, 1, &beta));
     for (int64_t i = 0; i < c->owned.n_cols; i++) {
@@ -285,11 +286,11 @@ static void by_differences(qdr_context *ctx, uint64_t seed)
 
 static void refusals(qdr_context *ctx, uint64_t seed)
 {
-    static const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 1}}};
+    static const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 1}}};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_stack *stack;
     qdr_edge x, tokens, y;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 4}, &stack));
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 4}, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_tokens(stack, "words", &tokens));
     DIST_FAILS(qdr_stack_add_layer_norm(stack, "norm", (double)NAN, x, &y), QDR_ERR_ARGUMENT, "norm: epsilon nan");

@@ -56,14 +56,15 @@ static void add_layers(optim_case *c, qdr_layout layout)
     qdr_edge at = 0, tokens = 0;
     qdr_linear *table = NULL, *layer = NULL;
     DIST_OK(qdr_stack_add_tokens(stack, "tokens", &tokens));
-    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, "embedding", {13, 1}, wide, 2, layout};
+    const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), "embedding", {13, 1}, wide, 2, layout};
     DIST_OK(qdr_stack_add_embedding(stack, &embedding, tokens, &at, &table));
     DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, at, &at));
-    const qdr_linear_desc up = {QDR_OPTS_INIT,  .name = "up", .in = {wide},
-                                .out = {inner}, .bias = 1,    .out_layout = layout};
+    const qdr_linear_desc up = {QDR_INIT(qdr_linear_desc), .name = "up", .in = {wide}, .out = {inner}, .bias = 1,
+                                .out_layout = layout};
     DIST_OK(qdr_stack_add_linear(stack, &up, at, &at, &c->up));
-    const qdr_linear_desc down = {QDR_OPTS_INIT, .name = "down",  .in = {inner},       .out = {wide},
-                                  .bias = 1,     .transposed = 1, .out_layout = layout};
+    const qdr_linear_desc down = {
+        QDR_INIT(qdr_linear_desc), .name = "down",      .in = {inner}, .out = {wide}, .bias = 1,
+        .transposed = 1,           .out_layout = layout};
     DIST_OK(qdr_stack_add_linear(stack, &down, at, &at, &layer));
     DIST_OK(qdr_stack_add_layer_norm(stack, "last norm", 0, at, &at));
     DIST_OK(qdr_stack_add_tied_head(stack, "head", table, layout, at, &at));
@@ -73,9 +74,9 @@ static void add_layers(optim_case *c, qdr_layout layout)
 static optim_case case_make(qdr_grid *grid, uint64_t *seed, qdr_dtype dtype)
 {
     optim_case c = {.ctx = qdr_grid_context(grid), .grid = grid, .dtype = dtype};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 10, .row_unit = 2, .dtype = dtype};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 10, .row_unit = 2, .dtype = dtype};
     int64_t most = 0;
-    c.opts = (qdr_adamw_opts){QDR_OPTS_INIT, .weight_decay = 0.1};
+    c.opts = (qdr_adamw_opts){QDR_INIT(qdr_adamw_opts), .weight_decay = 0.1};
     if (dist_below(seed, 2)) c.opts.clip_norm = 1;
     if (dist_below(seed, 2)) c.opts.grad_scale = 1024;
     DIST_OK(qdr_stack_create(c.grid, &opts, &c.stack));
@@ -84,7 +85,7 @@ static optim_case case_make(qdr_grid *grid, uint64_t *seed, qdr_dtype dtype)
     c.n_parameters = qdr_stack_n_parameters(c.stack);
     DIST_CHECK(c.n_parameters > 0 && c.n_parameters <= MAX_PARAMETERS, "%d", c.n_parameters);
     for (int i = 0; i < c.n_parameters; i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(c.stack, i, &parameter));
         serial *s = &c.parameters[i];
         s->n = parameter.n_global;
@@ -130,7 +131,7 @@ static int has_state(const qdr_parameter *p, int64_t j)
 static void set_gradient(optim_case *c, int index, uint64_t seed)
 {
     serial *s = &c->parameters[index];
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     DIST_OK(qdr_stack_parameter(c->stack, index, &p));
     const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
     void *keep = malloc(bytes + 1);
@@ -174,7 +175,7 @@ static void serial_step(optim_case *c, int step)
     const double norm = serial_norm(c), most = c->opts.clip_norm;
     const double clip = most > 0 && norm > most ? most / norm : 1;
     for (int i = 0; i < c->n_parameters; i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(c->stack, i, &p));
         for (int64_t j = 0; j < c->parameters[i].n; j++)
             serial_element(c, &c->parameters[i], j, clip, p.decay ? c->opts.weight_decay : 0, step);
@@ -186,7 +187,7 @@ static void check_parameter(optim_case *c, int index)
 {
     const serial *s = &c->parameters[index];
     const double stored = is_narrow(c->dtype) ? dist_roundoff(c->dtype) : 0;
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     DIST_OK(qdr_stack_parameter(c->stack, index, &p));
     const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
     void *mine = malloc(bytes + 1);
@@ -209,7 +210,7 @@ static size_t copy_parameters(const optim_case *c, char *copy)
 {
     size_t bytes = 0;
     for (int i = 0; i < c->n_parameters; i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(c->stack, i, &p));
         const size_t n = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
         memcpy(copy + bytes, p.data, n);
@@ -223,7 +224,7 @@ static void check_stale(const optim_case *c, int updated)
 {
     const int parts = qdr_grid_parts(c->grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(c->grid, QDR_LEVEL_WEIGHTS);
     for (int i = 0; i < c->n_parameters; i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(c->stack, i, &p));
         DIST_CHECK(p.stale == (updated && parts && p.decay), "%s: stale is %d", p.name, p.stale);
     }
@@ -236,7 +237,7 @@ static void bad_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed)
     const size_t bytes = copy_parameters(c, before);
     int64_t n_before = 0, n_skipped = 0;
     double norm = 0;
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     for (int i = 0; i < c->n_parameters; i++) set_gradient(c, i, seed);
     DIST_OK(qdr_stack_parameter(c->stack, 0, &p));
     if (p.n_state)
@@ -319,7 +320,7 @@ static void steps(qdr_context *ctx, uint64_t seed)
 /* All tokens 0, a gradient of ones. */
 static void backward(optim_case *c, int flags)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *tokens, *gradient;
     DIST_OK(qdr_stack_edge_owned(c->stack, TOKENS, &owned));
     DIST_OK(qdr_stack_edge_value(c->stack, TOKENS, &tokens));
@@ -389,8 +390,8 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "clip_norm");
     bad = c.opts, bad.grad_scale = -2;
     DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "grad_scale -2");
-    bad = c.opts, bad.version = 3;
-    DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "version");
+    bad = c.opts, bad.size = 3;
+    DIST_FAILS(qdr_adamw_create(c.stack, &bad, &optimizer), QDR_ERR_ARGUMENT, "size is 3");
     DIST_CHECK(!optimizer, "no optimizer after an error");
     DIST_OK(qdr_adamw_create(c.stack, NULL, &optimizer));
     DIST_FAILS(qdr_adamw_norm(optimizer, &norm), QDR_ERR_STATE, "no step");
@@ -415,7 +416,7 @@ static void ranks_agree(qdr_context *ctx, uint64_t seed)
     if (qdr_context_rank(ctx) == qdr_context_size(ctx) - 1) opts.beta1 = -1;
     DIST_FAILS(qdr_adamw_create(c.stack, &opts, &optimizer), QDR_ERR_ARGUMENT, "beta1 -1");
     DIST_CHECK(!optimizer, "no rank has an optimizer");
-    const qdr_stack_opts stack_opts = {QDR_OPTS_INIT, .n_rows = 10, .row_unit = 2};
+    const qdr_stack_opts stack_opts = {QDR_INIT(qdr_stack_opts), .n_rows = 10, .row_unit = 2};
     DIST_OK(qdr_stack_create(c.grid, &stack_opts, &empty));
     qdr_stack *built = c.stack;
     c.stack = empty;

@@ -13,8 +13,9 @@ enum { WIDTH = 12, UNIT = 2, MOST = 4096, VOCAB = 11 };
  * too, that adds to it. */
 static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
-    qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "first", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}, .bias = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}},
+                             .bias = 1};
     qdr_edge a, b, c, e, f, r;
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
     DIST_OK(qdr_stack_add_linear(stack, &layer, *x, &a, NULL));
@@ -43,11 +44,11 @@ static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
 static int64_t gradients(qdr_grid *grid, int n_parts, int overlap, double *kept)
 {
     const int64_t n_units = 3 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,    .n_rows = n_units * UNIT, .row_unit = UNIT,
-                                 .dtype = QDR_F64, .overlap = overlap,       .batch_parts = n_parts};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = n_units * UNIT, .row_unit = UNIT,
+                                 .dtype = QDR_F64,         .overlap = overlap,       .batch_parts = n_parts};
     qdr_stack *stack;
     qdr_edge x, y;
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *memory;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     describe(stack, &x, &y);
@@ -131,7 +132,7 @@ static void fill(const qdr_stack *stack, qdr_edge logits, qdr_edge targets, uint
 {
     void *values;
     int32_t *ids;
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     DIST_OK(qdr_stack_edge_value(stack, logits, &values));
     dist_fill_edge(stack, logits, values, seed);
     DIST_OK(qdr_stack_edge_value(stack, targets, (void **)&ids));
@@ -142,9 +143,10 @@ static void fill(const qdr_stack *stack, qdr_edge logits, qdr_edge targets, uint
 /* Two forwards of other numbers; each loss is asked for twice. */
 static void check_losses(qdr_grid *grid, const loss_case *c, uint64_t seed)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = c->n_rows, .row_unit = UNIT, .dtype = QDR_F64,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = c->n_rows, .row_unit = UNIT, .dtype = QDR_F64,
                                  .batch_parts = c->n_parts};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{VOCAB, 1}}, .col_axis = c->axis, .layout = c->layout};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{VOCAB, 1}}, .col_axis = c->axis,
+                                 .layout = c->layout};
     qdr_stack *stack;
     qdr_edge logits, targets;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));

@@ -114,12 +114,9 @@ static void compare_described(planned_case *the_case, qdr_stack *stack)
     const transformer_desc *desc = &the_case->desc;
     const qdri_position position = dist_position(the_case->grid);
     const qdr_stack_opts *opts = &stack->net.opts; /* with the panels and parts that were chosen */
-    const qdr_stack_opts described = {QDR_OPTS_INIT,
-                                      .n_rows = desc->n_sequences * desc->sequence,
-                                      .row_unit = desc->sequence,
-                                      .dtype = desc->dtype,
-                                      .overlap = desc->overlap,
-                                      .panels = opts->panels,
+    const qdr_stack_opts described = {QDR_INIT(qdr_stack_opts),        .n_rows = desc->n_sequences * desc->sequence,
+                                      .row_unit = desc->sequence,      .dtype = desc->dtype,
+                                      .overlap = desc->overlap,        .panels = opts->panels,
                                       .batch_parts = opts->batch_parts};
     int layer_of[QDRI_NODES_OF(8)];
     qdri_net net = {0};
@@ -140,7 +137,7 @@ static void compare_described(planned_case *the_case, qdr_stack *stack)
         DIST_OK(qdri_net_backward(&net, QDRI_GRADIENT_OVERWRITE, i, &list));
         compare(the_case, &stack->lists.backward[i], &list);
     }
-    const qdr_adamw_opts adamw = {.version = QDR_OPTS_VERSION, .clip_norm = (double)(desc->n_layers % 2)};
+    const qdr_adamw_opts adamw = {QDR_INIT(qdr_adamw_opts), .clip_norm = (double)(desc->n_layers % 2)};
     qdr_adamw *optimizer = NULL;
     DIST_OK(qdr_adamw_create(stack, &adamw, &optimizer));
     DIST_OK(qdri_net_adamw(&net, &adamw, &list));
@@ -159,7 +156,7 @@ static int64_t cells_of(const qdr_grid *grid)
 static qdr_plan plan_of(const planned_case *the_case, int n_micro)
 {
     const transformer_desc *d = &the_case->desc;
-    return (qdr_plan){.version = QDR_OPTS_INIT,
+    return (qdr_plan){QDR_INIT(qdr_plan),
                       .x = qdr_grid_size(the_case->grid, QDR_X),
                       .y = qdr_grid_size(the_case->grid, QDR_Y),
                       .z = qdr_grid_size(the_case->grid, QDR_Z),
@@ -228,7 +225,7 @@ static transformer_desc random_desc(uint64_t *seed, int64_t cells)
 static qdr_network random_network(uint64_t *seed, int64_t sequence)
 {
     const int64_t kv_heads = 1 + dist_below(seed, 5);
-    return (qdr_network){.version = QDR_OPTS_INIT,
+    return (qdr_network){QDR_INIT(qdr_network),
                          .name = "random",
                          .layers = 6,
                          .hidden = 1 + dist_below(seed, 60),
@@ -327,7 +324,7 @@ static int choose_alike(const planned_case *the_case, const qdr_stack *stack, co
     qdr_plan plan = plan_of(the_case, 1);
     snprintf(plan.order, sizeof plan.order, "%s", qdri_grid_order(the_case->grid));
     qdr_model *model;
-    qdr_plan_result best, own;
+    qdr_plan_result best = {QDR_INIT(qdr_plan_result)}, own = {QDR_INIT(qdr_plan_result)};
     DIST_OK(qdr_model_create(machine, &the_case->network, &model));
     DIST_OK(qdr_model_predict(model, &plan, &best));
     plan.panels = stack->net.opts.panels;
@@ -348,7 +345,7 @@ static void stacks_choose_as_plans_do(qdr_context *ctx, uint64_t seed)
     const int n_rounds = dist_rounds(40);
     int n_alike = 0;
     for (int round = 0; round < n_rounds; round++) {
-        qdr_machine machine;
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
         qdr_grid *grid = dist_random_grid(ctx, &seed);
         planned_case the_case = {.grid = grid, .desc = random_desc(&seed, cells_of(grid))};
         transformer made = {.stack = NULL};

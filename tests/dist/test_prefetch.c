@@ -10,8 +10,9 @@ enum { WIDTH = 24 };
 /* Forward's schedule of five layers, as text. To be freed. */
 static char *schedule_with(qdr_grid *grid, int prefetch, size_t prefetch_bytes)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 12, .prefetch = prefetch, .prefetch_bytes = prefetch_bytes};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 12, .prefetch = prefetch,
+                                 .prefetch_bytes = prefetch_bytes};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
     char *text = NULL;
     size_t n_chars = 0;
     qdr_stack *stack;
@@ -19,8 +20,8 @@ static char *schedule_with(qdr_grid *grid, int prefetch, size_t prefetch_bytes)
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
     for (int i = 0; i < 5; i++) {
-        const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}},
-                                      .transposed = i % 2};
+        const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{WIDTH, 1}},
+                                      .out = {{WIDTH, 1}}, .transposed = i % 2};
         DIST_OK(qdr_stack_add_linear(stack, &desc, edge, &edge, NULL));
     }
     DIST_OK(qdr_stack_build(stack));
@@ -48,7 +49,7 @@ static void memory_decides_how_far_ahead(qdr_context *ctx, uint64_t seed)
     qdr_grid *grid;
     char *texts[4];
     (void)seed;
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = p, .d = 1}, &grid));
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = p, .d = 1}, &grid));
     for (int depth = 1; depth < 4; depth++) texts[depth] = schedule_with(grid, depth, 0);
     DIST_CHECK(p == 1 || strcmp(texts[1], texts[2]) != 0, "depth is seen");
     DIST_CHECK(p == 1 || strcmp(texts[2], texts[3]) != 0, "depth is seen");

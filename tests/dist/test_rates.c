@@ -29,7 +29,7 @@ static size_t copy_parameters(const qdr_stack *stack, char *copy)
 {
     size_t bytes = 0;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         const size_t n = (size_t)p.n_elems * sizeof(float);
         DIST_CHECK(bytes + n <= MOST_BYTES, "%s does not fit", p.name);
@@ -75,13 +75,14 @@ static void bad_step(qdr_stack *stack, qdr_adamw *optimizer, double lr)
 static int run(qdr_context *ctx, void *user)
 {
     const int number = *(const int *)user, p = qdr_context_size(ctx), odd = number % p;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}, .bias = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}},
+                                .bias = 1};
     qdr_grid *grid = dist_grid(ctx, grid_of(number, p));
     qdr_stack *stack = NULL;
     qdr_adamw *optimizer = NULL;
     qdr_edge x, y;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS}, &stack));
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS}, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_linear(stack, &fc, x, &y, NULL));
     DIST_OK(qdr_stack_build(stack));

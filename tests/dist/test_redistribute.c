@@ -38,6 +38,7 @@ static part part_of(const qdr_grid *grid, const qdr_matrix *matrix, qdr_dtype dt
 {
     qdr_context *ctx = qdr_grid_context(grid);
     part made;
+    made.owned.size = sizeof made.owned;
     DIST_OK(qdr_matrix_owned(grid, matrix, qdr_context_rank(ctx), &made.owned));
     made.data = dist_memory(ctx, made.owned.n_rows * made.owned.n_cols, dtype);
     return made;
@@ -49,7 +50,7 @@ static void there_and_back_once(qdr_context *ctx, uint64_t *seed)
     qdr_grid *grid = dist_random_grid(ctx, seed);
     const qdr_dtype dtype = types[dist_below(seed, 6)];
     const size_t elem_bytes = qdr_dtype_bytes(dtype);
-    qdr_matrix from, to;
+    qdr_matrix from = {QDR_INIT(qdr_matrix)}, to = {QDR_INIT(qdr_matrix)};
     random_matrices(seed, &from, &to);
     qdr_stream *stream = NULL;
     if (dist_below(seed, 2)) DIST_OK(qdr_stream_create(ctx, &stream));
@@ -95,7 +96,7 @@ static void there_and_back(qdr_context *ctx, uint64_t seed)
 static void what_stays_is_not_staged(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = 1024 * qdr_context_size(ctx), .cols = {{64, 1}},
+    const qdr_matrix rows = {QDR_INIT(qdr_matrix), .n_rows = 1024 * qdr_context_size(ctx), .cols = {{64, 1}},
                              .spread = QDR_SPREAD_RANKS};
     part source = part_of(grid, &rows, QDR_F32), target = part_of(grid, &rows, QDR_F32);
     const size_t bytes = (size_t)(source.owned.n_rows * source.owned.n_cols) * sizeof(float);
@@ -118,7 +119,7 @@ static void what_stays_is_not_staged(qdr_context *ctx, uint64_t seed)
 static void errors_reach_all(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = 24, .cols = {{6, 1}}, .spread = QDR_SPREAD_RANKS};
+    const qdr_matrix rows = {QDR_INIT(qdr_matrix), .n_rows = 24, .cols = {{6, 1}}, .spread = QDR_SPREAD_RANKS};
     qdr_matrix root = rows, other = rows;
     root.spread = QDR_SPREAD_ROOT;
     other.n_rows = 25;
@@ -144,9 +145,9 @@ static void errors_reach_all(qdr_context *ctx, uint64_t seed)
 static void owned_refusals(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    const qdr_matrix matrix = {QDR_OPTS_INIT, .n_rows = 4, .cols = {{3, 1}}};
+    const qdr_matrix matrix = {QDR_INIT(qdr_matrix), .n_rows = 4, .cols = {{3, 1}}};
     const int n_ranks = qdr_context_size(ctx);
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     DIST_FAILS(qdr_matrix_owned(NULL, &matrix, 0, &owned), QDR_ERR_ARGUMENT, "grid");
     DIST_FAILS(qdr_matrix_owned(grid, NULL, 0, &owned), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_matrix_owned(grid, &matrix, 0, NULL), QDR_ERR_ARGUMENT, "owned");

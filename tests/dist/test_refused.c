@@ -12,11 +12,13 @@ enum { ROWS = 16, COLS = 8, BYTES = 1 << 16 };
 /* x, a layer with a bias, a norm, logits, and a loss if wanted. */
 static qdr_stack *make_stack(qdr_grid *grid, int with_loss, qdr_edge *x, qdr_edge *last, qdr_linear **layer)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}, .bias = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}},
+                                .bias = 1};
     qdr_stack *stack = NULL;
     qdr_edge y;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F64}, &stack));
+    DIST_OK(
+        qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F64}, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, x));
     DIST_OK(qdr_stack_add_linear(stack, &fc, *x, &y, layer));
     DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, y, last));
@@ -98,16 +100,17 @@ static qdr_codecs parse(const char *text)
 static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
 {
     const int p = qdr_context_size(ctx);
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
     const qdr_codecs int8 = parse("int8,inside,least=1"), fed = parse("int8,d.gradient=int8+feedback,inside,least=1");
     qdr_codecs wrong = int8, none;
     qdr_grid *grid;
     qdr_stack *stack, *doubles;
     qdr_edge x, y;
     (void)seed;
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = p}, &grid));
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .codecs = &int8}, &stack));
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = p}, &grid));
+    DIST_OK(
+        qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .codecs = &int8}, &stack));
     DIST_FAILS(qdr_stack_set_codecs(stack, &int8), QDR_ERR_STATE, "not built");
     DIST_FAILS(qdr_stack_get_codecs(stack, &none), QDR_ERR_STATE, "not built");
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
@@ -118,8 +121,8 @@ static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_codec_report(NULL, stderr), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_codec_report(stack, stderr), QDR_ERR_STATE, "QDR_CODEC_CHECK=1");
     DIST_FAILS(qdr_stack_set_codecs(NULL, &int8), QDR_ERR_ARGUMENT, "set codecs: the stack is NULL");
-    wrong.version = 77;
-    DIST_FAILS(qdr_stack_set_codecs(stack, &wrong), QDR_ERR_ARGUMENT, "version is 77");
+    wrong.size = 7;
+    DIST_FAILS(qdr_stack_set_codecs(stack, &wrong), QDR_ERR_ARGUMENT, "size is 7");
     wrong = int8;
     wrong.of[QDR_X][QDR_TRAFFIC_WEIGHT].block = 31;
     DIST_FAILS(qdr_stack_set_codecs(stack, &wrong), QDR_ERR_ARGUMENT, "31");
@@ -149,7 +152,7 @@ static void flags_of_layers_are_compared(qdr_context *ctx, uint64_t seed)
     qdr_linear *fc;
     qdr_edge x, y;
     (void)seed;
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = size}, &grid));
+    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = size}, &grid));
     qdr_stack *stack = make_stack(grid, 0, &x, &y, &fc);
     void *memory = dist_memory(ctx, (int64_t)2 * ROWS * COLS, QDR_F64);
     memset(memory, 0, sizeof(double) * 2 * ROWS * COLS);
@@ -189,7 +192,7 @@ typedef struct place {
 
 static char *far(const place *p, int i) { return p->memory + BYTES / 2 + i * (BYTES / 32); }
 
-static const qdr_matrix matrix = {QDR_OPTS_INIT, .n_rows = 4, .cols = {{8, 1}}};
+static const qdr_matrix matrix = {QDR_INIT(qdr_matrix), .n_rows = 4, .cols = {{8, 1}}};
 
 #define CASES(X)                                                                                                       \
     X(linear_forward, 0, qdr_linear_forward(p->layer, p->x, p->y, 0, NULL))                                            \
@@ -236,7 +239,7 @@ static void check_case(place *p, const struct overlap_case *c)
 /* The layer's own memory. */
 static void check_own(const place *p)
 {
-    qdr_parameter w;
+    qdr_parameter w = {QDR_INIT(qdr_parameter)};
     DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
     DIST_FAILS(qdr_linear_forward(p->layer, p->memory, w.data, 0, NULL), QDR_ERR_ARGUMENT, "the stack's parameters");
     DIST_FAILS(qdr_linear_forward(p->layer, p->memory, w.gradient, 0, NULL), QDR_ERR_ARGUMENT, "the stack's gradients");
@@ -254,9 +257,9 @@ static void check_own(const place *p)
 /* A stack of one layer, described; owner: may be NULL. */
 static qdr_stack *describe_layer(const place *p, int caller_memory, qdr_stack *owner, qdr_linear **layer, qdr_edge *y)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 4, .caller_memory = caller_memory};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 4, .caller_memory = caller_memory};
     qdr_stack *stack = NULL;
     qdr_edge x;
     DIST_OK(qdr_stack_create(p->grid, &opts, &stack));
@@ -271,18 +274,18 @@ static qdr_stack *describe_layer(const place *p, int caller_memory, qdr_stack *o
 static void check_bind_others(const place *p, qdr_stack **first, const qdr_stack_memory *firsts)
 {
     qdr_edge y;
-    qdr_parameter w;
+    qdr_parameter w = {QDR_INIT(qdr_parameter)};
     qdr_stack *stack = describe_layer(p, 1, NULL, NULL, &y);
-    qdr_stack_memory memory = {QDR_OPTS_INIT, .gradients = firsts->parameters};
+    qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory), .gradients = firsts->parameters};
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
     DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
-    memory = (qdr_stack_memory){QDR_OPTS_INIT, .gradients = w.data};
+    memory = (qdr_stack_memory){QDR_INIT(qdr_stack_memory), .gradients = w.data};
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
-    memory = (qdr_stack_memory){QDR_OPTS_INIT, .parameters = firsts->parameters};
+    memory = (qdr_stack_memory){QDR_INIT(qdr_stack_memory), .parameters = firsts->parameters};
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
-    memory = (qdr_stack_memory){QDR_OPTS_INIT, .parameters = firsts->activations};
+    memory = (qdr_stack_memory){QDR_INIT(qdr_stack_memory), .parameters = firsts->activations};
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's activations");
-    memory = (qdr_stack_memory){QDR_OPTS_INIT, .activations = (char *)firsts->gradients + 64};
+    memory = (qdr_stack_memory){QDR_INIT(qdr_stack_memory), .activations = (char *)firsts->gradients + 64};
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's gradients");
     memory.activations = firsts->activations; /* in turn */
     memory.parameters = p->memory + BYTES / 8;
@@ -296,7 +299,7 @@ static void check_bind_others(const place *p, qdr_stack **first, const qdr_stack
 
 static void check_bind(const place *p)
 {
-    qdr_stack_memory memory = {QDR_OPTS_INIT, .parameters = p->memory, .gradients = p->memory + 64,
+    qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory), .parameters = p->memory, .gradients = p->memory + 64,
                                .activations = p->memory + BYTES / 4};
     qdr_edge y;
     qdr_stack *stack = describe_layer(p, 1, NULL, NULL, &y);
@@ -311,7 +314,7 @@ static void check_bind(const place *p)
 static void check_sharing(place *p)
 {
     qdr_linear *layer;
-    qdr_parameter w;
+    qdr_parameter w = {QDR_INIT(qdr_parameter)};
     qdr_edge y;
     void *value;
     qdr_stack *stack = describe_layer(p, 0, p->stack, &layer, &y);
@@ -340,7 +343,7 @@ static void overlaps_are_refused(qdr_context *ctx, uint64_t seed)
     (void)ctx;
     (void)seed;
     DIST_OK(qdr_context_create_self(NULL, &p.ctx));
-    DIST_OK(qdr_grid_create(p.ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &p.grid));
+    DIST_OK(qdr_grid_create(p.ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &p.grid));
     p.stack = describe_layer(&p, 0, NULL, &p.layer, &y);
     DIST_OK(qdr_stack_edge_value(p.stack, y, &p.value));
     memory = dist_memory(p.ctx, BYTES, QDR_U8);

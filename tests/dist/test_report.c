@@ -199,7 +199,7 @@ static void check_grid(qdr_grid *grid, void *user)
 
 static void test_every_grid(qdr_context *ctx, uint64_t seed)
 {
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     (void)seed;
     DIST_OK(qdr_machine_load("dgx-a100", &machine));
     dist_every_grid(ctx, 1, check_grid, &machine);
@@ -216,7 +216,7 @@ typedef struct sums {
 static void add_sample(const qdr_sample *sample, void *user)
 {
     sums *all = user;
-    DIST_CHECK(sample->version == QDR_OPTS_INIT && *sample->group && is_time(sample->secs) && sample->secs > 0,
+    DIST_CHECK(sample->size == sizeof *sample && *sample->group && is_time(sample->secs) && sample->secs > 0,
                "sample '%s' took %g s", sample->group, sample->secs);
     if (sample->kind == QDR_SAMPLE_PRODUCT) all->product_flops += 2 * sample->m * sample->n * sample->k;
     if (sample->kind != QDR_SAMPLE_COLLECTIVE) return;
@@ -261,7 +261,7 @@ static void check_samples(qdr_grid *grid, void *user)
             double n = 0, bytes = 0;
             for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
                 if ((int)qdr_channel_axis((qdr_channel)channel) != axis) continue;
-                const qdr_traffic traffic = qdr_grid_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
+                const qdr_traffic traffic = dist_traffic(grid, (qdr_channel)channel, (qdr_coll_kind)kind);
                 n += (double)traffic.n_calls;
                 bytes += (double)traffic.bytes_sent;
             }
@@ -289,8 +289,8 @@ static void test_long(qdr_context *ctx, uint64_t seed)
     gpt model;
     table read;
     (void)seed;
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1},
-                            &grid));
+    DIST_OK(qdr_grid_create(
+        ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1}, &grid));
     create(grid, QDR_REPLICATED, &model);
     if (qdr_context_rank(ctx) == 0) DIST_OK(qdr_stack_measure(model.stack)); /* others need not */
     (void)train(&model, 40);
@@ -310,7 +310,7 @@ static void test_long(qdr_context *ctx, uint64_t seed)
 
 static void test_refusals(qdr_context *ctx, uint64_t seed)
 {
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     gpt model;
     DIST_OK(qdr_machine_load("dgx-a100", &machine));

@@ -21,11 +21,10 @@ typedef struct rounding_case {
 static qdr_linear *make_layer(qdr_stack *stack, const rounding_case *c, int p)
 {
     const int64_t k = c->is_forward ? p : 1, n = c->is_forward ? 1 : p;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = c->transposed ? QDR_Y : QDR_X,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = c->transposed ? QDR_Y : QDR_X,
                                  .layout = c->layout};
-    const qdr_linear_desc desc = {
-        QDR_OPTS_INIT,          .name = "layer", .in = {{k, 1}}, .out = {{n, 1}}, .transposed = c->transposed,
-        .out_layout = c->layout};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),   .name = "layer",        .in = {{k, 1}}, .out = {{n, 1}},
+                                  .transposed = c->transposed, .out_layout = c->layout};
     qdr_edge edge;
     qdr_linear *layer;
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &edge));
@@ -67,10 +66,10 @@ static void run_case(qdr_grid *grid, const rounding_case *c)
 {
     qdr_context *ctx = qdr_grid_context(grid);
     const int p = qdr_context_size(ctx);
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = (int64_t)p * p, .dtype = QDR_BF16};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = (int64_t)p * p, .dtype = QDR_BF16};
     qdr_stack *stack;
-    qdr_matrix in, out;
-    qdr_owned in_part, out_part;
+    qdr_matrix in = {QDR_INIT(qdr_matrix)}, out = {QDR_INIT(qdr_matrix)};
+    qdr_owned in_part = {QDR_INIT(qdr_owned)}, out_part = {QDR_INIT(qdr_owned)};
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     qdr_linear *layer = make_layer(stack, c, p);
     DIST_OK(qdr_linear_in_matrix(layer, &in));
@@ -99,7 +98,7 @@ static void sums_round_once(qdr_context *ctx, uint64_t seed)
     const int p = qdr_context_size(ctx);
     (void)seed;
     for (int over_y = 0; over_y < 2; over_y++) {
-        const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = over_y ? 1 : p, .y = over_y ? p : 1, .z = 1, .d = 1};
+        const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = over_y ? 1 : p, .y = over_y ? p : 1, .z = 1, .d = 1};
         qdr_grid *grid;
         DIST_OK(qdr_grid_create(ctx, &opts, &grid));
         for (int i = 0; i < 4; i++) {

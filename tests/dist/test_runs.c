@@ -38,9 +38,11 @@ static chain random_chain(uint64_t *seed)
 static qdr_stack *make_stack(qdr_grid *grid, const chain *c)
 {
     enum { CONTEXT = 3 };
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 2 * CONTEXT, .row_unit = CONTEXT, .dtype = c->dtype};
-    qdr_edge_desc input = {QDR_OPTS_INIT, .col_axis = QDR_X};
-    qdr_embedding_desc table = {QDR_OPTS_INIT, .name = "table", .vocab = {c->n_tokens, 1}, .context = CONTEXT};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 2 * CONTEXT, .row_unit = CONTEXT,
+                                 .dtype = c->dtype};
+    qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .col_axis = QDR_X};
+    qdr_embedding_desc table = {QDR_INIT(qdr_embedding_desc), .name = "table", .vocab = {c->n_tokens, 1},
+                                .context = CONTEXT};
     qdr_stack *stack = NULL;
     qdr_edge edge;
     qdr_linear *layer;
@@ -54,7 +56,7 @@ static qdr_stack *make_stack(qdr_grid *grid, const chain *c)
         DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
     }
     for (int i = 0; i < c->n_layers; i++) {
-        qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .bias = c->bias[i], .transposed = i % 2,
+        qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .bias = c->bias[i], .transposed = i % 2,
                                 .storage = c->storage[i]};
         memcpy(desc.in, c->sides[i], sizeof desc.in);
         memcpy(desc.out, c->sides[i + 1], sizeof desc.out);
@@ -140,7 +142,7 @@ static void check_parameter(qdr_stack *stack, int index, uint64_t seed)
 {
     const qdr_dtype dtype = qdr_stack_dtype(stack), grad_dtype = dist_sum_type(dtype);
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     int n_runs = -1;
     DIST_OK(qdr_stack_parameter(stack, index, &p));
     DIST_OK(qdr_stack_parameter_runs(stack, index, runs, &n_runs));
@@ -180,14 +182,14 @@ static void runs_are_the_shards(qdr_context *ctx, uint64_t seed)
 
 static void wrong_calls_are_named(qdr_context *ctx, uint64_t seed)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{4, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .in = {{4, 1}}, .out = {{6, 1}}};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{4, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .in = {{4, 1}}, .out = {{6, 1}}};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
     qdr_stack *stack = NULL;
     qdr_edge edge;
     int n = -1;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 2}, &stack));
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 2}, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
     DIST_OK(qdr_stack_add_linear(stack, &desc, edge, &edge, NULL));
     DIST_FAILS(qdr_stack_parameter_runs(stack, 0, runs, &n), QDR_ERR_STATE, "call qdr_stack_build");

@@ -61,15 +61,15 @@ static qdr_status nothing(const qdr_op_call *call, void *user)
 static subject usual(const qdr_context *ctx)
 {
     const int p = qdr_context_size(ctx), x = p % 2 ? 1 : 2;
-    const qdr_matrix matrix = {QDR_OPTS_INIT,    .n_rows = ROWS,        .row_unit = 2,
-                               .cols = {{8, 2}}, .split_cols = 1,       .col_axis = QDR_X,
-                               .split_cells = 1, .scatter_axis = QDR_Y, .scatter_unit = 1};
+    const qdr_matrix matrix = {QDR_INIT(qdr_matrix), .n_rows = ROWS,        .row_unit = 2,
+                               .cols = {{8, 2}},     .split_cols = 1,       .col_axis = QDR_X,
+                               .split_cells = 1,     .scatter_axis = QDR_Y, .scatter_unit = 1};
     subject s = {
-        .grid = {QDR_OPTS_INIT, .x = x, .y = p / x, .z = 1, .d = 1},
+        .grid = {QDR_INIT(qdr_grid_opts), .x = x, .y = p / x, .z = 1, .d = 1},
         .from = matrix,
         .to = matrix,
-        .stack = {QDR_OPTS_INIT, .n_rows = ROWS, .row_unit = UNIT, .panels = 1},
-        .codecs = {.version = QDR_OPTS_VERSION},
+        .stack = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .row_unit = UNIT, .panels = 1},
+        .codecs = {QDR_INIT(qdr_codecs)},
         .tokens_name = "t",
         .input_name = "a",
         .head_name = "head",
@@ -78,25 +78,25 @@ static subject usual(const qdr_context *ctx)
         .gelu_name = "gelu",
         .residual_name = "sum",
         .ce_name = "loss",
-        .input = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_X},
-        .embedding = {QDR_OPTS_INIT, .name = "emb", .vocab = {16, 2}, .features = {8, 2}, .context = 4},
-        .linear = {QDR_OPTS_INIT, .name = "fc", .in = {{8, 2}}, .out = {{16, 2}}, .bias = 1},
+        .input = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_X},
+        .embedding = {QDR_INIT(qdr_embedding_desc), .name = "emb", .vocab = {16, 2}, .features = {8, 2}, .context = 4},
+        .linear = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{8, 2}}, .out = {{16, 2}}, .bias = 1},
         .epsilon = 1e-3,
         .head_size = 4,
         .context = 4,
-        .op = {QDR_OPTS_INIT, .name = "op", .n_in = 1, .forward = nothing, .backward = nothing},
+        .op = {QDR_INIT(qdr_op_desc), .name = "op", .n_in = 1, .forward = nothing, .backward = nothing},
         .seed = 1,
         .layer_seed = 2,
         .stddev = 0.5,
         .layer_stddev = 0.25,
-        .adamw = {.version = QDR_OPTS_VERSION},
+        .adamw = {QDR_INIT(qdr_adamw_opts)},
         .loaded = 1,
         .loss_scale = 1,
         .lr = 0.125,
         .set_lr = 0.25,
         .joined_scale = 1,
-        .save = {.version = QDR_OPTS_VERSION, .note = SAME_NOTE "0.1}"},
-        .load = {.version = QDR_OPTS_VERSION},
+        .save = {QDR_INIT(qdr_checkpoint_opts), .note = SAME_NOTE "0.1}"},
+        .load = {QDR_INIT(qdr_checkpoint_load_opts)},
     };
     s.to.scatter_rows = 1;
     return s;
@@ -118,12 +118,12 @@ static qdr_status redistribute(const subject *s, qdr_grid *grid)
 /* Nothing of it needs to run. Adding is local, and right on each rank. */
 static void describe(const subject *s, qdr_stack *stack)
 {
-    const qdr_edge_desc on_y = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_Y};
-    const qdr_edge_desc heads4 = {QDR_OPTS_INIT, .cols = {{16, 4}, {16, 4}, {16, 4}}, .col_axis = QDR_Y};
-    const qdr_edge_desc heads2 = {QDR_OPTS_INIT, .cols = {{8, 2}, {8, 2}, {8, 2}}, .col_axis = QDR_Y};
-    const qdr_edge_desc plain = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_X};
-    qdr_embedding_desc other = {QDR_OPTS_INIT, .name = "emb2", .vocab = {16, 2}, .features = {8, 2}};
-    const qdr_linear_desc logits = {QDR_OPTS_INIT, .name = "logits", .in = {{8, 2}}, .out = {{16, 2}}};
+    const qdr_edge_desc on_y = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_Y};
+    const qdr_edge_desc heads4 = {QDR_INIT(qdr_edge_desc), .cols = {{16, 4}, {16, 4}, {16, 4}}, .col_axis = QDR_Y};
+    const qdr_edge_desc heads2 = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}, {8, 2}, {8, 2}}, .col_axis = QDR_Y};
+    const qdr_edge_desc plain = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_X};
+    qdr_embedding_desc other = {QDR_INIT(qdr_embedding_desc), .name = "emb2", .vocab = {16, 2}, .features = {8, 2}};
+    const qdr_linear_desc logits = {QDR_INIT(qdr_linear_desc), .name = "logits", .in = {{8, 2}}, .out = {{16, 2}}};
     qdr_edge tokens[2], a, b[2], y, heads[3], out, fc, l[2], act;
     qdr_linear *tables[2];
     DIST_OK(qdr_stack_add_tokens(stack, s->tokens_name, &tokens[0]));
@@ -178,14 +178,16 @@ typedef struct small {
 
 static small make_small(qdr_grid *grid)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{8, 2}}, .col_axis = QDR_Y};
-    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{8, 2}}, .out = {{8, 2}}, .transposed = 1};
-    const qdr_linear_desc head = {QDR_OPTS_INIT, .name = "head", .in = {{8, 2}}, .out = {{16, 2}}};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_Y};
+    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{8, 2}}, .out = {{8, 2}},
+                                .transposed = 1};
+    const qdr_linear_desc head = {QDR_INIT(qdr_linear_desc), .name = "head", .in = {{8, 2}}, .out = {{16, 2}}};
     small m;
     qdr_edge h, logits;
     void *data;
-    qdr_owned owned;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = ROWS, .row_unit = UNIT}, &m.stack));
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .row_unit = UNIT},
+                             &m.stack));
     DIST_OK(qdr_stack_add_input(m.stack, "x", &input, 0, &m.x));
     DIST_OK(qdr_stack_add_linear(m.stack, &fc, m.x, &h, &m.fc));
     DIST_OK(qdr_stack_add_linear(m.stack, &head, h, &logits, NULL));
@@ -202,7 +204,7 @@ static small make_small(qdr_grid *grid)
 static qdr_status fill(const subject *s, const small *m)
 {
     float full[MOST_ELEMS];
-    qdr_codecs later = {.version = QDR_OPTS_VERSION, .inside = s->later_inside};
+    qdr_codecs later = {QDR_INIT(qdr_codecs), .inside = s->later_inside};
     qdr_status status = qdr_stack_set_codecs(m->stack, &later);
     if (status == QDR_OK) status = qdr_stack_init(m->stack, s->seed, s->stddev);
     if (status == QDR_OK) status = qdr_linear_init(m->fc, s->layer_seed, s->layer_stddev);

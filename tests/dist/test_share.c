@@ -27,26 +27,21 @@ typedef struct variant {
 
 static void describe(qdr_grid *grid, const variant *v, model *m)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = v->n_sequences * CONTEXT,
                                  .row_unit = CONTEXT,
                                  .dtype = v->dtype,
                                  .panels = v->panels,
                                  .batch_parts = v->batch_parts,
                                  .caller_memory = v->caller_memory};
-    const qdr_embedding_desc table = {
-        QDR_OPTS_INIT,      .name = "table",    .vocab = {VOCABULARY, 1}, .features = {HIDDEN, HEAD},
-        .context = CONTEXT, .layout = v->layout};
-    const qdr_linear_desc up = {QDR_OPTS_INIT,
-                                .name = "up",
-                                .in = {{HIDDEN, HEAD}},
-                                .out = {{INNER, 1}, {8, 4}},
-                                .bias = 1,
-                                .out_layout = v->layout,
+    const qdr_embedding_desc table = {QDR_INIT(qdr_embedding_desc), .name = "table",    .vocab = {VOCABULARY, 1},
+                                      .features = {HIDDEN, HEAD},   .context = CONTEXT, .layout = v->layout};
+    const qdr_linear_desc up = {QDR_INIT(qdr_linear_desc),   .name = "up", .in = {{HIDDEN, HEAD}},
+                                .out = {{INNER, 1}, {8, 4}}, .bias = 1,    .out_layout = v->layout,
                                 .storage = v->storage[0]};
     /* Without a bias, so that a W is the last of all parameters. */
-    const qdr_linear_desc down = {QDR_OPTS_INIT,           .name = "down",          .in = {{INNER, 1}, {8, 4}},
-                                  .out = {{HIDDEN, HEAD}}, .out_layout = v->layout, .transposed = 1,
+    const qdr_linear_desc down = {QDR_INIT(qdr_linear_desc), .name = "down",          .in = {{INNER, 1}, {8, 4}},
+                                  .out = {{HIDDEN, HEAD}},   .out_layout = v->layout, .transposed = 1,
                                   .storage = v->storage[1]};
     qdr_linear *embedding;
     qdr_edge edge, residual;
@@ -71,7 +66,7 @@ static void make(qdr_grid *grid, const variant *v, qdr_stack *owner, model *m)
 
 static void fill(const qdr_stack *stack, qdr_edge edge, uint64_t seed)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     int32_t *ids = NULL;
     DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
     DIST_OK(qdr_stack_edge_value(stack, edge, (void **)&ids));
@@ -105,7 +100,7 @@ static void train(const model *m, qdr_adamw *optimizer, uint64_t seed)
 static void copy_parameters(qdr_stack *to, qdr_stack *from)
 {
     for (int i = 0; i < qdr_stack_n_parameters(from); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(from, i, &parameter));
         void *whole = malloc((size_t)parameter.n_global * sizeof(double));
         DIST_CHECK(whole, "no memory");
@@ -120,7 +115,7 @@ static void check_gathered(qdr_stack *stack, qdr_stack *owner)
 {
     for (int i = 0; i < qdr_stack_n_parameters(owner); i++) {
         double got[VOCABULARY * HIDDEN + 28 * HIDDEN], wanted[VOCABULARY * HIDDEN + 28 * HIDDEN];
-        qdr_parameter parameter, owners;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)}, owners = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &parameter));
         DIST_OK(qdr_stack_parameter(owner, i, &owners));
         DIST_CHECK(parameter.shared == 1 && parameter.gradient == NULL && owners.shared == 0, "%s", owners.name);
@@ -134,7 +129,7 @@ static void check_gathered(qdr_stack *stack, qdr_stack *owner)
 
 static void check_sizes(const model *shared, const model *copy)
 {
-    qdr_stack_sizes sizes, whole;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)}, whole = {QDR_INIT(qdr_stack_sizes)};
     DIST_OK(qdr_stack_get_sizes(shared->stack, &sizes));
     DIST_OK(qdr_stack_get_sizes(copy->stack, &whole));
     DIST_CHECK(sizes.parameters == 0 && sizes.gradients == 0, "%zu and %zu bytes", sizes.parameters, sizes.gradients);
@@ -242,10 +237,11 @@ static void others_are_refused(qdr_grid *grid, const model *owner, const model *
 /* One layer in front of another, with the names and widths given. */
 static void make_small(qdr_grid *grid, const char *name, int64_t width, int bias, qdr_stack **stack)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{8, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = name, .in = {{8, 1}}, .out = {{width, 1}}, .bias = bias};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{8, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = name, .in = {{8, 1}}, .out = {{width, 1}},
+                                  .bias = bias};
     qdr_edge edge;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 2}, stack));
+    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 2}, stack));
     DIST_OK(qdr_stack_add_input(*stack, "x", &input, 0, &edge));
     DIST_OK(qdr_stack_add_linear(*stack, &desc, edge, &edge, NULL));
 }
@@ -302,8 +298,8 @@ static void callers_memory(qdr_context *ctx, uint64_t seed)
     static const variant of_owner = {.n_sequences = 4, .storage = {QDR_OUT_IN}, .dtype = QDR_F32};
     variant other = {.n_sequences = 2, .dtype = QDR_F32, .caller_memory = 1};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    qdr_stack_memory memory = {.version = QDR_OPTS_INIT};
-    qdr_stack_sizes sizes;
+    qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory)};
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     model owner, shared;
     make(grid, &of_owner, NULL, &owner);
     DIST_OK(qdr_stack_init(owner.stack, 5, 0.3));

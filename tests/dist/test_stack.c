@@ -101,16 +101,12 @@ static void add_nodes(graph *g, const variant *v)
     const qdr_block keys = {key_heads * HEAD_SIZE, HEAD_SIZE};
     const qdr_block queries = {HIDDEN, v->whole_groups ? HEADS / key_heads * HEAD_SIZE : HEAD_SIZE};
     qdr_edge normed, qkv, first, second, both, aside, p, q, doubled, product, bent;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{HIDDEN, HEAD_SIZE}}, .col_axis = v->turned ? QDR_Y : QDR_X,
-                                 .layout = v->layout};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{HIDDEN, HEAD_SIZE}},
+                                 .col_axis = v->turned ? QDR_Y : QDR_X, .layout = v->layout};
     DIST_OK(qdr_stack_add_input(g->stack, "x", &input, 1, &g->x));
     DIST_OK(qdr_stack_add_layer_norm(g->stack, "norm", 0, g->x, &normed));
-    qdr_linear_desc desc = {QDR_OPTS_INIT,
-                            .name = "qkv",
-                            .bias = 1,
-                            .transposed = v->turned,
-                            .out_layout = v->layout,
-                            .out_row_unit = CONTEXT,
+    qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),        .name = "qkv",           .bias = 1,
+                            .transposed = v->turned,          .out_layout = v->layout, .out_row_unit = CONTEXT,
                             .drop_gathered = v->drop_gathered};
     memcpy(desc.in, features, sizeof features);
     desc.out[0] = queries;
@@ -120,12 +116,8 @@ static void add_nodes(graph *g, const variant *v)
     DIST_OK(qdr_stack_add_attention(g->stack, "second", HEAD_SIZE, CONTEXT, qkv, &second));
     DIST_OK(qdr_stack_add_gelu(g->stack, "aside", second, &aside));
     DIST_OK(qdr_stack_add_residual(g->stack, "both", first, second, &both));
-    qdr_linear_desc back = {QDR_OPTS_INIT,
-                            .name = "proj",
-                            .bias = 1,
-                            .transposed = !v->turned,
-                            .out_layout = v->layout,
-                            .drop_gathered = v->drop_gathered};
+    qdr_linear_desc back = {QDR_INIT(qdr_linear_desc), .name = "proj",          .bias = 1,
+                            .transposed = !v->turned,  .out_layout = v->layout, .drop_gathered = v->drop_gathered};
     back.in[0] = queries;
     memcpy(back.out, features, sizeof features);
     DIST_OK(qdr_stack_add_linear(g->stack, &back, both, &p, NULL));
@@ -133,8 +125,8 @@ static void add_nodes(graph *g, const variant *v)
     DIST_OK(qdr_stack_add_linear(g->stack, &back, aside, &q, NULL));
     DIST_OK(qdr_stack_add_residual(g->stack, "projected", p, q, &p));
     DIST_OK(qdr_stack_add_residual(g->stack, "doubled", g->x, g->x, &doubled));
-    const qdr_op_desc op = {QDR_OPTS_INIT,      .name = "product",          .n_in = 2,
-                            .in = {doubled, p}, .forward = product_forward, .backward = product_backward,
+    const qdr_op_desc op = {QDR_INIT(qdr_op_desc), .name = "product",          .n_in = 2,
+                            .in = {doubled, p},    .forward = product_forward, .backward = product_backward,
                             .user = &g->op};
     DIST_OK(qdr_stack_add_op(g->stack, &op, &product));
     DIST_OK(qdr_stack_add_gelu(g->stack, "gelu", p, &bent));
@@ -143,16 +135,17 @@ static void add_nodes(graph *g, const variant *v)
 
 static void bind_own_memory(graph *g)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     DIST_OK(qdr_stack_get_sizes(g->stack, &sizes));
     const size_t bytes[5] = {sizes.parameters, sizes.gradients, sizes.activations, sizes.workspace, sizes.feedback};
     for (int i = 0; i < 5; i++) DIST_OK(qdr_mem_alloc(g->ctx, bytes[i], &g->memory[i]));
     void *value;
     DIST_FAILS(qdr_stack_edge_value(g->stack, g->x, &value), QDR_ERR_STATE, "qdr_stack_bind");
-    DIST_FAILS(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_OPTS_INIT, .parameters = (char *)g->memory[0] + 4}),
+    DIST_FAILS(qdr_stack_bind(g->stack,
+                              &(qdr_stack_memory){QDR_INIT(qdr_stack_memory), .parameters = (char *)g->memory[0] + 4}),
                QDR_ERR_ARGUMENT, "aligned");
-    DIST_OK(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_OPTS_INIT, g->memory[0], g->memory[1], g->memory[2],
-                                                         g->memory[3], g->memory[4]}));
+    DIST_OK(qdr_stack_bind(g->stack, &(qdr_stack_memory){QDR_INIT(qdr_stack_memory), g->memory[0], g->memory[1],
+                                                         g->memory[2], g->memory[3], g->memory[4]}));
 }
 
 /* Two for one cell, one for each of the others; or as many for each as there are parts. */
@@ -166,7 +159,7 @@ static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequ
 {
     *g = (graph){.ctx = qdr_grid_context(grid), .grid = grid, .dtype = v->dtype};
     g->op.single = v->dtype == QDR_F32;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = n_sequences * CONTEXT,
                                  .row_unit = CONTEXT,
                                  .dtype = v->dtype,
@@ -194,8 +187,8 @@ static void close_graph(graph *g)
 /* Σ over all ranks of a[i]·value(seed, i), every global element of the edge once. */
 static double edge_dot(graph *g, qdr_edge edge, const void *data, uint64_t seed)
 {
-    qdr_owned owned;
-    qdr_matrix matrix;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
+    qdr_matrix matrix = {QDR_INIT(qdr_matrix)};
     DIST_OK(qdr_stack_edge_owned(g->stack, edge, &owned));
     DIST_OK(qdr_stack_edge_matrix(g->stack, edge, &matrix));
     const qdr_axis other = matrix.col_axis == QDR_X ? QDR_Y : QDR_X;
@@ -266,7 +259,7 @@ static void check_gradients(graph *g)
     const double expected = edge_dot(g, g->x, d_x, D_SEED);
     check_slope((loss(g, step) - loss(g, -step)) / (2 * step), expected, "x");
     for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
         DIST_CHECK(parameter.n_global <= MAX_FULL, "%s", parameter.name);
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 0, full));
@@ -332,7 +325,7 @@ static int64_t outcome(graph *g, float *result)
 {
     int64_t n = 0;
     void *y;
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     loss(g, 0);
     backward(g, 0);
     DIST_OK(qdr_stack_edge_value(g->stack, g->y, &y));
@@ -387,7 +380,7 @@ static void check_multiple(graph *g, const double *once, double times, const cha
 {
     double gradient[MAX_FULL];
     for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         double largest = 0;
         DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, gradient));
@@ -406,7 +399,7 @@ static double keep_gradients(graph *g, double *full)
     const double value = loss(g, 0);
     backward(g, 0);
     for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, full));
         full += parameter.n_global;
@@ -431,7 +424,7 @@ static void heads_are_sent_if_needed(qdr_context *ctx, int turned)
         qdr_grid_reset_traffic(grid);
         DIST_OK(qdr_stack_forward(g.stack));
         dist_synchronize(ctx);
-        const qdr_traffic sent = qdr_grid_traffic(grid, channel, QDR_ALL_GATHER);
+        const qdr_traffic sent = dist_traffic(grid, channel, QDR_ALL_GATHER);
         /* Of all ranks: on several nodes some pass on what others have. */
         double *bytes = dist_memory(ctx, 2, QDR_F64);
         bytes[0] = (double)sent.bytes_sent;
@@ -502,7 +495,7 @@ static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
         loss(&g, 0);
         backward(&g, 0);
         for (int i = 0; i < qdr_stack_n_parameters(g.stack); i++) {
-            qdr_parameter parameter;
+            qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
             DIST_OK(qdr_stack_parameter(g.stack, i, &parameter));
             DIST_OK(qdr_stack_gather_parameter(g.stack, i, 1, once + n));
             n += parameter.n_global;
@@ -530,20 +523,21 @@ static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
     qdr_stack *stack = NULL;
     qdr_edge x, y, z;
     DIST_FAILS(qdr_stack_create(grid, NULL, &stack), QDR_ERR_ARGUMENT, "NULL");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){.n_rows = 8}, &stack), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -8}, &stack), QDR_ERR_SHAPE, "-8");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 10, .row_unit = 4}, &stack),
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){.n_rows = 8}, &stack), QDR_ERR_ARGUMENT, "QDR_INIT");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = -8}, &stack), QDR_ERR_SHAPE,
+               "-8");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 10, .row_unit = 4}, &stack),
                QDR_ERR_SHAPE, "12");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .dtype = QDR_I32}, &stack), QDR_ERR_DTYPE,
-               "bf16");
-    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .batch_parts = 17}, &stack), QDR_ERR_ARGUMENT,
-               "batch_parts 17");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .dtype = QDR_I32}, &stack),
+               QDR_ERR_DTYPE, "bf16");
+    DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .batch_parts = 17}, &stack),
+               QDR_ERR_ARGUMENT, "batch_parts 17");
     DIST_CHECK(stack == NULL, "a failed create leaves a stack");
-    DIST_OK(
-        qdr_stack_create(grid, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = 8, .row_unit = 4, .dtype = QDR_F64}, &stack));
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
+    DIST_OK(qdr_stack_create(
+        grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 8, .row_unit = 4, .dtype = QDR_F64}, &stack));
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 4}}, .col_axis = QDR_X};
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
-    qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{12, 4}}, .out = {{5140, 128}}};
+    qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{12, 4}}, .out = {{5140, 128}}};
     DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_SHAPE, "5140");
     desc.out[0].unit = 20;
     desc.in[0].unit = 3;
@@ -559,12 +553,12 @@ static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
     desc.panels = -1;
     DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_ARGUMENT, "panels -1");
     desc.panels = 0;
-    desc.version = 9;
-    DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_ARGUMENT, "version 9");
-    desc.version = QDR_OPTS_INIT;
+    desc.size = 7;
+    DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_ARGUMENT, "size is 7");
+    desc.size = sizeof desc;
     DIST_FAILS(qdr_stack_add_linear(stack, NULL, x, &y, NULL), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_stack_add_attention(stack, "attention", 4, 4, x, &y), QDR_ERR_SHAPE, "three blocks");
-    qdr_edge_desc heads = {QDR_OPTS_INIT, .cols = {{12, 6}, {4, 4}, {4, 4}}, .col_axis = QDR_Y};
+    qdr_edge_desc heads = {QDR_INIT(qdr_edge_desc), .cols = {{12, 6}, {4, 4}, {4, 4}}, .col_axis = QDR_Y};
     DIST_OK(qdr_stack_add_input(stack, "uncut", &heads, 0, &z));
     DIST_FAILS(qdr_stack_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE, "whole heads");
     heads.cols[0] = (qdr_block){16, 4}, heads.cols[1] = (qdr_block){12, 4};

@@ -23,10 +23,12 @@ static pair pair_create(qdr_grid *grid, int64_t k, int64_t n)
 {
     qdr_context *ctx = qdr_grid_context(grid);
     const int64_t n_rows = 2 * qdr_context_size(ctx);
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = n_rows, .dtype = QDR_F64, .panels = 1, .batch_parts = 1};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{k, 1}}, .out = {{n, 1}}},
-                          second = {QDR_OPTS_INIT, .name = "second", .in = {{n, 1}}, .out = {{k, 1}}, .transposed = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = n_rows, .dtype = QDR_F64, .panels = 1,
+                                 .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{k, 1}}, .out = {{n, 1}}},
+                          second = {QDR_INIT(qdr_linear_desc), .name = "second", .in = {{n, 1}}, .out = {{k, 1}},
+                                    .transposed = 1};
     pair made = {.n_elems = n * k, .dy = dist_memory(ctx, n_rows * n, QDR_F64)};
     qdr_edge x, y, z;
     DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
@@ -65,7 +67,7 @@ static void update(qdr_stack *stack)
 {
     dist_synchronize(qdr_grid_context(qdr_stack_grid(stack)));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         double *data = p.data;
         for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++) data[j] += 1;
@@ -80,7 +82,7 @@ static void check_stale(qdr_stack *stack, int first, int second, const char *whe
     const int wanted[2] = {first && dist_has_levels(qdr_stack_grid(stack)),
                            second && dist_has_levels(qdr_stack_grid(stack))};
     for (int i = 0; i < 2; i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(stack, i, &p));
         int there = p.stale;
         DIST_OK(qdr_broadcast(ctx, 0, &there, sizeof there));
@@ -134,7 +136,7 @@ static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_levels_grid(ctx, &seed);
         pair p = any_pair(grid, &seed);
-        qdr_parameter w[2];
+        qdr_parameter w[] = {{QDR_INIT(qdr_parameter)}, {QDR_INIT(qdr_parameter)}};
         double digests[2];
         qdr_stream *stream;
         obstacle way = {.has_delayed = 0};
@@ -167,7 +169,7 @@ static void operands_are_not_in_a_returned_weight(qdr_context *ctx, uint64_t see
     const int n_ranks = qdr_context_size(ctx);
     const int64_t k = n_ranks * (1 + dist_below(&seed, 4)), n = n_ranks * (1 + dist_below(&seed, 4));
     pair p = pair_create(grid, k, n);
-    qdr_parameter w;
+    qdr_parameter w = {QDR_INIT(qdr_parameter)};
     DIST_OK(qdr_stack_parameter(p.stack, 0, &w));
     if (dist_has_levels(grid)) {
         DIST_FAILS(qdr_linear_forward(p.layers[0], w.data, p.y, 0, NULL), QDR_ERR_ARGUMENT, "parameters");
@@ -243,10 +245,10 @@ static void values_are_refused(qdr_context *ctx, uint64_t seed)
 /* Without QDR_CHECK the calls themselves differ: then the message says what was forgotten. */
 static int forget(qdr_local_world *world, int rank, void *user)
 {
-    const qdr_grid_opts opts = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 2, .gradient_parts = 2};
-    const qdr_stack_opts rows = {QDR_OPTS_INIT, .n_rows = 8};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{16, 1}}};
-    const qdr_linear_desc fc = {QDR_OPTS_INIT, .name = "fc", .in = {{16, 1}}, .out = {{16, 1}}};
+    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 2, .gradient_parts = 2};
+    const qdr_stack_opts rows = {QDR_INIT(qdr_stack_opts), .n_rows = 8};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{16, 1}}};
+    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{16, 1}}, .out = {{16, 1}}};
     qdr_context *ctx = NULL;
     qdr_grid *grid = NULL;
     qdr_stack *stack = NULL;

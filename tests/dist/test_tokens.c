@@ -31,7 +31,7 @@ static words_case case_open(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype)
     words_case c = {.ctx = ctx, .grid = dist_random_grid(ctx, seed), .dtype = dtype};
     c.n_rows = dist_below(seed, 12);
     c.data_seed = dist_random(seed);
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = c.n_rows, .dtype = dtype, .caller_memory = 1,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = c.n_rows, .dtype = dtype, .caller_memory = 1,
                                  .batch_parts = 1 + (int)dist_below(seed, 3)};
     DIST_OK(qdr_stack_create(c.grid, &opts, &c.stack));
     return c;
@@ -60,8 +60,9 @@ static void *gradient_of(const words_case *c)
 
 static void case_build(words_case *c)
 {
-    qdr_owned rows;
+    qdr_owned rows = {QDR_INIT(qdr_owned)};
     c->memory = dist_build_in_nan(c->stack);
+    c->owned.size = sizeof c->owned;
     DIST_OK(qdr_stack_edge_owned(c->stack, c->numbers, &c->owned));
     DIST_OK(qdr_stack_edge_owned(c->stack, c->words, &rows));
     int32_t *words = value_of(c, c->words);
@@ -100,7 +101,7 @@ static qdr_block random_block(uint64_t *seed, int64_t most_units)
 static words_case embedding_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, qdr_layout layout)
 {
     words_case c = case_open(ctx, seed, dtype);
-    const qdr_embedding_desc desc = {QDR_OPTS_INIT, .name = "embedding", .vocab = random_block(seed, 12),
+    const qdr_embedding_desc desc = {QDR_INIT(qdr_embedding_desc), .name = "embedding", .vocab = random_block(seed, 12),
                                      .features = random_block(seed, 4), .layout = layout};
     c.vocab = desc.vocab.width;
     c.n_cols = desc.features.width;
@@ -165,7 +166,7 @@ static double logit_at(const words_case *c, int64_t row, int64_t col)
 static words_case ce_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, qdr_block vocab)
 {
     words_case c = case_open(ctx, seed, dtype);
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {vocab}, .col_axis = (qdr_axis)dist_below(seed, 2),
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {vocab}, .col_axis = (qdr_axis)dist_below(seed, 2),
                                  .layout = (qdr_layout)dist_below(seed, 2)};
     int64_t at = 0;
     c.vocab = vocab.width;

@@ -27,18 +27,16 @@ static net describe(qdr_grid *grid, qdr_layout layout, int64_t scale, const qdr_
 {
     net n = {.grid = grid};
     qdr_edge middle;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS * scale, .dtype = scale == 1 ? QDR_F64 : QDR_F32};
-    const qdr_edge_desc x = {QDR_OPTS_INIT, .cols = {{IN * scale, 1}}, .col_axis = QDR_X, .layout = layout};
-    const qdr_linear_desc first = {QDR_OPTS_INIT,           .name = "first",
-                                   .in = {{IN * scale, 1}}, .out = {{5, 1}, {MIDDLE * scale - 5, 1}},
-                                   .out_layout = layout,    .storage = storage[0]};
-    const qdr_linear_desc second = {QDR_OPTS_INIT,
-                                    .name = "second",
-                                    .in = {{5, 1}, {MIDDLE * scale - 5, 1}},
-                                    .out = {{OUT * scale, 1}},
-                                    .transposed = 1,
-                                    .out_layout = layout,
-                                    .storage = storage[1]};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS * scale,
+                                 .dtype = scale == 1 ? QDR_F64 : QDR_F32};
+    const qdr_edge_desc x = {QDR_INIT(qdr_edge_desc), .cols = {{IN * scale, 1}}, .col_axis = QDR_X, .layout = layout};
+    const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first",
+                                   .in = {{IN * scale, 1}},   .out = {{5, 1}, {MIDDLE * scale - 5, 1}},
+                                   .out_layout = layout,      .storage = storage[0]};
+    const qdr_linear_desc second = {
+        QDR_INIT(qdr_linear_desc), .name = "second", .in = {{5, 1}, {MIDDLE * scale - 5, 1}},
+        .out = {{OUT * scale, 1}}, .transposed = 1,  .out_layout = layout,
+        .storage = storage[1]};
     DIST_OK(qdr_stack_create(grid, &opts, &n.stack));
     DIST_OK(qdr_stack_add_input(n.stack, "x", &x, 1, &n.x));
     DIST_OK(qdr_stack_add_linear(n.stack, &first, n.x, &middle, &n.layers[0]));
@@ -64,7 +62,7 @@ static uint64_t hash(uint64_t bits, const void *data, size_t bytes)
 
 static uint64_t hash_edge(const net *n, qdr_edge edge, const void *data, uint64_t bits)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     DIST_OK(qdr_stack_edge_owned(n->stack, edge, &owned));
     return hash(bits, data, (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(n->stack)));
 }
@@ -86,7 +84,7 @@ static uint64_t run(const net *n, uint64_t seed)
     dist_synchronize(ctx);
     uint64_t bits = hash_edge(n, n->x, dx, hash_edge(n, n->y, y, 0xcbf29ce484222325u));
     for (int i = 0; i < 2 * N_LAYERS; i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(n->stack, i / 2, &p));
         const size_t bytes = (size_t)p.n_global * qdr_dtype_bytes(qdr_stack_dtype(n->stack));
         void *full = malloc(bytes);
@@ -102,7 +100,7 @@ static uint64_t run(const net *n, uint64_t seed)
 static void load(const net *n, uint64_t seed)
 {
     for (int i = 0; i < N_LAYERS; i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         DIST_OK(qdr_stack_parameter(n->stack, i, &p));
         const qdr_dtype dtype = qdr_stack_dtype(n->stack);
         void *full = malloc((size_t)p.n_global * qdr_dtype_bytes(dtype));
@@ -164,7 +162,7 @@ static void write_choices(const net *n, const qdr_storage storage[2], const char
     qdri_tune_table table = {0};
     DIST_OK(qdr_barrier(ctx));
     for (int i = 0; i < N_LAYERS && qdr_context_rank(ctx) == 0; i++) {
-        qdr_linear_storage s;
+        qdr_linear_storage s = {QDR_INIT(qdr_linear_storage)};
         DIST_OK(qdr_linear_get_storage(n->layers[i], &s));
         qdri_tune_choice choice = {.key = {.n_threads = qdr_context_threads(ctx),
                                            .dtype = qdr_stack_dtype(n->stack),
@@ -184,7 +182,7 @@ static void write_choices(const net *n, const qdr_storage storage[2], const char
 /* Rank 0's is everybody's. */
 static qdr_linear_storage storage_of(qdr_context *ctx, const qdr_linear *layer)
 {
-    qdr_linear_storage mine, first;
+    qdr_linear_storage mine = {QDR_INIT(qdr_linear_storage)}, first = {QDR_INIT(qdr_linear_storage)};
     DIST_OK(qdr_linear_get_storage(layer, &mine));
     first = mine;
     DIST_OK(qdr_broadcast(ctx, 0, &first, sizeof first));
@@ -200,7 +198,7 @@ static qdr_linear_storage storage_of(qdr_context *ctx, const qdr_linear *layer)
 static void check_storage(const net *n, int layer, qdr_storage storage, qdr_storage_reason reason)
 {
     const qdr_linear_storage s = storage_of(qdr_grid_context(n->grid), n->layers[layer]);
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     DIST_CHECK(s.storage == storage && s.reason == reason, "layer %d: storage %d, reason %d; %d and %d were right",
                layer, (int)s.storage, (int)s.reason, (int)storage, (int)reason);
     const int turned = storage == QDR_IN_OUT;
@@ -216,7 +214,7 @@ static void check_storage(const net *n, int layer, qdr_storage storage, qdr_stor
 /* Element i of a shard is where the header says. */
 static void check_places(const net *n, qdr_storage storage, int64_t n_out, int64_t n_in)
 {
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     int64_t out, out_end, in, in_end;
     double full[MIDDLE * IN];
     for (int64_t i = 0; i < n_out * n_in; i++) full[i] = (double)i;
@@ -239,12 +237,12 @@ static void check_places(const net *n, qdr_storage storage, int64_t n_out, int64
 static net one_block(qdr_grid *grid, qdr_storage storage)
 {
     net n = {.grid = grid};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F64};
-    const qdr_edge_desc x = {QDR_OPTS_INIT, .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{IN, 1}}, .out = {{MIDDLE, 1}},
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F64};
+    const qdr_edge_desc x = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{IN, 1}}, .out = {{MIDDLE, 1}},
                                    .storage = storage};
-    const qdr_linear_desc second = {QDR_OPTS_INIT,     .name = "second", .in = {{MIDDLE, 1}},
-                                    .out = {{OUT, 1}}, .transposed = 1,  .storage = storage};
+    const qdr_linear_desc second = {QDR_INIT(qdr_linear_desc), .name = "second", .in = {{MIDDLE, 1}},
+                                    .out = {{OUT, 1}},         .transposed = 1,  .storage = storage};
     qdr_edge middle;
     DIST_OK(qdr_stack_create(grid, &opts, &n.stack));
     DIST_OK(qdr_stack_add_input(n.stack, "x", &x, 1, &n.x));
@@ -463,9 +461,9 @@ static void arguments_are_checked(qdr_context *ctx, uint64_t seed)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     net n = describe(grid, QDR_REPLICATED, 1, none_asked);
-    qdr_linear_storage s;
+    qdr_linear_storage s = {QDR_INIT(qdr_linear_storage)};
     qdr_edge out;
-    const qdr_linear_desc wrong = {QDR_OPTS_INIT, .name = "wrong", .in = {{OUT, 1}}, .out = {{3, 1}},
+    const qdr_linear_desc wrong = {QDR_INIT(qdr_linear_desc), .name = "wrong", .in = {{OUT, 1}}, .out = {{3, 1}},
                                    .storage = (qdr_storage)3};
     DIST_FAILS(qdr_stack_add_linear(n.stack, &wrong, n.y, &out, NULL), QDR_ERR_ARGUMENT, "wrong: 3 is not a storage");
     DIST_FAILS(qdr_linear_get_storage(NULL, &s), QDR_ERR_ARGUMENT, "NULL");

@@ -12,11 +12,11 @@ enum { CONTEXT = 4, HIDDEN = 24, VOCABULARY = 40, MOST = 2 * HIDDEN * HIDDEN };
 /* Tokens, embedding with positions, norm, layer with bias. */
 static qdr_stack *make_stack(qdr_grid *grid)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = CONTEXT, .row_unit = CONTEXT, .dtype = QDR_F64};
-    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, .name = "embedding", .vocab = {VOCABULARY, 1},
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = CONTEXT, .row_unit = CONTEXT, .dtype = QDR_F64};
+    const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .name = "embedding", .vocab = {VOCABULARY, 1},
                                           .features = {HIDDEN, 1}, .context = CONTEXT};
-    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{HIDDEN, 1}}, .out = {{2 * HIDDEN, 2}},
-                                   .bias = 1};
+    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{HIDDEN, 1}},
+                                   .out = {{2 * HIDDEN, 2}}, .bias = 1};
     qdr_stack *stack = NULL;
     qdr_linear *table, *linear;
     qdr_edge tokens, x, y;
@@ -52,7 +52,7 @@ static int ends_in(const char *name, const char *end)
 /* Matrices are normal and decay, positions are normal; gammas are 1, biases and betas 0. */
 static void check_parameter(qdr_stack *stack, int index, double stddev)
 {
-    qdr_parameter parameter;
+    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
     double values[MOST];
     DIST_OK(qdr_stack_parameter(stack, index, &parameter));
     DIST_OK(qdr_stack_gather_parameter(stack, index, 0, values));
@@ -87,14 +87,14 @@ static void the_grid_does_not_matter(qdr_context *ctx, uint64_t seed)
     qdr_context *self = NULL;
     qdr_grid *grid = dist_random_grid(ctx, &seed), *one = NULL;
     DIST_OK(qdr_context_create_self(NULL, &self));
-    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &one));
+    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &one));
     qdr_stack *many = make_stack(grid), *alone = make_stack(one);
     DIST_OK(qdr_stack_init(many, 9, 0.5));
     DIST_OK(qdr_stack_init(alone, 9, 0.5));
     for (int round = 0; round < 2; round++) {
         int n_other = 0;
         for (int i = 0; i < qdr_stack_n_parameters(many); i++) {
-            qdr_parameter parameter;
+            qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
             double values[MOST], expected[MOST];
             DIST_OK(qdr_stack_parameter(many, i, &parameter));
             DIST_OK(qdr_stack_gather_parameter(many, i, 0, values));

@@ -50,11 +50,11 @@ static int boot_broadcast(void *data, size_t bytes, int root, void *user)
 
 /* ---- steps of a rank ---- */
 
-static const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
+static const qdr_context_opts on_cpu = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = "cpu"};
 
 static qdr_status make_context(rank *self)
 {
-    const qdr_boot boot = {boot_broadcast, boot_barrier, self};
+    const qdr_boot boot = {QDR_INIT(qdr_boot), .broadcast = boot_broadcast, .barrier = boot_barrier, .user = self};
     const int is_other = is_called(self, "boot, one on the CPU") && self->number == 2;
     if (strncmp(self->trial->name, "boot", 4) != 0)
         return qdr_context_create_local(self->world, self->number, NULL, &self->ctx);
@@ -68,7 +68,8 @@ static qdr_status make(rank *self)
     void *memory = NULL;
     qdr_status status = make_context(self);
     if (status != QDR_OK) return status;
-    status = qdr_grid_create(self->ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1}, &self->grid);
+    status = qdr_grid_create(self->ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 1},
+                             &self->grid);
     if (status == QDR_OK) status = qdr_mem_alloc(self->ctx, 2 * ELEMS * sizeof(float), &memory);
     self->data = memory;
     return status;

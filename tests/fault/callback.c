@@ -48,15 +48,15 @@ static qdr_status work(const qdr_op_call *call, const struct fault *fault, int b
 static qdr_status forward(const qdr_op_call *call, void *user) { return work(call, user, 0); }
 static qdr_status backward(const qdr_op_call *call, void *user) { return work(call, user, 1); }
 
-static const qdr_stack_opts stack_opts = {QDR_OPTS_INIT, .n_rows = N};
+static const qdr_stack_opts stack_opts = {QDR_INIT(qdr_stack_opts), .n_rows = N};
 
 static qdr_status describe(qdr_stack *stack, const struct fault *fault)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "first", .in = {{N, 1}}, .out = {{N, 1}}};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{N, 1}}, .out = {{N, 1}}};
     qdr_linear_desc second = first;
-    qdr_op_desc op = {QDR_OPTS_INIT,      .name = "silu",       .n_in = 1,
-                      .forward = forward, .backward = backward, .user = (void *)(uintptr_t)fault};
+    qdr_op_desc op = {QDR_INIT(qdr_op_desc), .name = "silu",       .n_in = 1,
+                      .forward = forward,    .backward = backward, .user = (void *)(uintptr_t)fault};
     qdr_edge x, y;
     second.name = "second";
     second.transposed = 1;
@@ -92,7 +92,7 @@ static int rank_main(qdr_context *ctx, void *user)
     qdr_grid *grid = NULL;
     qdr_stack *stack = NULL;
     const int size = qdr_context_size(ctx);
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = fault->is_apart ? 1 : size, .y = 1, .z = 1,
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = fault->is_apart ? 1 : size, .y = 1, .z = 1,
                                  .d = fault->is_apart ? size : 1};
     qdr_status status = qdr_grid_create(ctx, &shape, &grid);
     if (status == QDR_OK) status = qdr_stack_create(grid, &stack_opts, &stack);

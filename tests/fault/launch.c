@@ -33,7 +33,7 @@ static int run_anyway(qdr_context *ctx, void *user)
 
 static int expect_failure(const char *word, int n_threads)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = n_threads};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = n_threads};
     int code = 0;
     const qdr_status status = qdr_launch(0, &opts, run_anyway, NULL, &code);
     if (status == QDR_ERR_ARGUMENT && strstr(qdr_last_error(), word) && code == 1) return 0;

@@ -62,7 +62,7 @@ static int case_leaves_stream(qdr_context *ctx)
 /* One line of ranks along x, and a sum of n numbers on it, without waiting for it. */
 static qdr_status line_make(qdr_context *ctx, qdr_grid **grid)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
     return qdr_grid_create(ctx, &shape, grid);
 }
 
@@ -91,7 +91,7 @@ static int case_leaves_grid(qdr_context *ctx)
  * that it has given up. */
 static int leaves_line(qdr_context *ctx, qdr_axis axis)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 1};
     const int rank = qdr_context_rank(ctx), last = 3, waiting = axis == QDR_X ? 2 : 1;
     float data[100] = {0};
     char word = 0;
@@ -230,9 +230,9 @@ typedef struct model {
 static qdr_status model_make(qdr_context *ctx, int y, model *m)
 {
     const int p = qdr_context_size(ctx);
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 1, .y = y, .z = 1, .d = p / y};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS_EACH * (p / y)};
-    const qdr_embedding_desc embedding = {QDR_OPTS_INIT, .name = "embedding", .vocab = {VOCAB, 1},
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 1, .y = y, .z = 1, .d = p / y};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS_EACH * (p / y)};
+    const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .name = "embedding", .vocab = {VOCAB, 1},
                                           .features = {FEATURES, 1}};
     qdr_edge at = 0;
     qdr_linear *table = NULL;

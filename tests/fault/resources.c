@@ -88,9 +88,10 @@ static usage look(void)
 
 static qdr_status make_stack(qdr_grid *grid, qdr_stack **stack)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}, .bias = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N_ROWS};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}},
+                                  .bias = 1};
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;
     qdr_status status = qdr_stack_create(grid, &opts, stack);
@@ -111,7 +112,7 @@ static qdr_status step(qdr_context *ctx, qdr_stack *stack, qdr_adamw *optimizer)
 /* All ranks in one group, along the axis over which weights are gathered. */
 static qdr_status use(qdr_context *ctx)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1};
     qdr_grid *grid = NULL;
     qdr_stack *stack = NULL;
     qdr_adamw *optimizer = NULL;

@@ -45,7 +45,7 @@ static int case_late(const stuck *s)
 /* To the first call of a group that has what another one left, whose members had made many. */
 static int case_late_again(const stuck *s)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = s->size, .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = s->size, .d = 1};
     stuck again = *s;
     qdr_status status = qdr_grid_create(s->ctx, &shape, &again.grid);
     for (int i = 0; i < 20 && status == QDR_OK; i++) status = stuck_call(&again, stuck_usual);
@@ -129,10 +129,10 @@ static void come_to(const stuck *s, making late, making now)
 /* Each needs the one before; rank 1 comes too late to one of them. */
 static qdr_status make_all(const stuck *s, making late, qdr_grid **grid, qdr_stack **stack, qdr_adamw **optimizer)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = s->size, .y = 1, .z = 1, .d = 1};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc1", .in = {{N, 1}}, .out = {{N, 1}}};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = s->size, .y = 1, .z = 1, .d = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "fc1", .in = {{N, 1}}, .out = {{N, 1}}};
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;
     come_to(s, late, GRID);
@@ -181,11 +181,11 @@ static void be_absent(const stuck *s, absence how)
  * far ones, or to the return of its W. */
 static qdr_status run_levels(const stuck *s, int is_return, absence how, qdr_grid **grid, qdr_stack **stack)
 {
-    const qdr_grid_opts shape = {
-        QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = s->size, .gradient_parts = 1, .optimizer_parts = s->size};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "fc1", .in = {{N, 1}}, .out = {{N, 1}}};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts),   .x = 1, .y = 1, .z = 1, .d = s->size, .gradient_parts = 1,
+                                 .optimizer_parts = s->size};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "fc1", .in = {{N, 1}}, .out = {{N, 1}}};
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;
     qdr_status status = qdr_grid_create(s->ctx, &shape, grid);
@@ -347,7 +347,7 @@ static int rank_main(qdr_context *ctx, void *user)
 {
     const stuck_case *chosen = user;
     stuck s = {.ctx = ctx, .rank = qdr_context_rank(ctx), .size = qdr_context_size(ctx)};
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = s.size, .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = s.size, .d = 1};
     if (s.size > MOST_RANKS || qdr_grid_create(ctx, &shape, &s.grid) != QDR_OK) return WRONG;
     const int result = chosen->run(&s);
     qdr_grid_destroy(&s.grid);

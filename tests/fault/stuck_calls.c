@@ -211,9 +211,9 @@ static int case_counts(const stuck *s)
 
 static qdr_status stack_run(const stuck *s, const char *name)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = name, .in = {{N, 1}}, .out = {{N, 1}}};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = name, .in = {{N, 1}}, .out = {{N, 1}}};
     qdr_stack *stack = NULL;
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;

@@ -128,12 +128,12 @@ static const char *const action_names[] = {"save", "save in the background", "lo
 
 static outcome act(const trained *net, action what, int keep)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .note = "a note", .keep = keep,
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .note = "a note", .keep = keep,
                                       .background = what == SAVE_IN_BACKGROUND};
     outcome mine = {.status = QDR_OK};
     qdr_checkpoint *pending = NULL;
     if (what == LOAD) {
-        qdr_checkpoint_loaded loaded;
+        qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
         mine.status = qdr_checkpoint_load(net->stack, net->optimizer, shared.path, &loaded);
         DIST_CHECK(mine.status != QDR_OK || strcmp(loaded.note, "a note") == 0, "another note");
         qdr_checkpoint_loaded_free(&loaded);

@@ -50,7 +50,7 @@ static void verify(void)
 /* Only what this rank's thread allocates counts; that of the background allocates nothing. */
 static void check_memory(const trained *net, int background)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .background = background};
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .background = background};
     const int n_tensors = 3 * qdr_stack_n_parameters(net->stack), p = qdr_context_size(qdr_grid_context(net->grid));
     const size_t lists = FIXED_BYTES + (size_t)n_tensors * TENSOR_BYTES, header = (size_t)n_tensors * HEADER_BYTES;
     const size_t whole = sizeof(float[WIDTH][WIDTH]), rest = sizeof(float[N_LAYERS * 3][WIDTH]); /* a matrix; biases */
@@ -119,7 +119,7 @@ static void end(family *all, enum thing which, int rank)
 /* The number says which of the things left comes next, digit by digit. */
 static int run_order(qdr_local_world *world, int rank, void *user)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .background = 1};
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .background = 1};
     int number = *(const int *)user, n = N_THINGS;
     enum thing left[N_THINGS] = {CONTEXT, GRID, STACK, OPTIMIZER, SAVE};
     family all = {.ctx = NULL};
@@ -150,7 +150,7 @@ static void ends_in_any_order(int n_ranks)
 /* While one rank writes, no rank has saved, whichever it is. */
 static void a_late_rank_is_waited_for(qdr_context *ctx, uint64_t seed)
 {
-    const qdr_checkpoint_opts opts = {QDR_OPTS_INIT, .background = 1};
+    const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .background = 1};
     const int rank = qdr_context_rank(ctx), n_ranks = qdr_context_size(ctx);
     (void)seed;
     make_path(ctx);

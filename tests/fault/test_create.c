@@ -22,9 +22,10 @@ static qdr_status create_and_use(qdr_local_world *world, int rank, int n_ranks, 
     float y[300] = {0}; /* of zeros each codec gives zeros */
     const qdr_codec int8 = {.kind = QDR_CODEC_INT8};
     /* An even number of ranks is one with levels. */
-    const qdr_grid_opts along_x = {QDR_OPTS_INIT, .x = n_ranks, .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts along_x = {QDR_INIT(qdr_grid_opts), .x = n_ranks, .y = 1, .z = 1, .d = 1};
     const qdr_grid_opts along_d = {
-        QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = n_ranks, .gradient_parts = n_ranks / 2, .optimizer_parts = n_ranks};
+        QDR_INIT(qdr_grid_opts),   .x = 1, .y = 1, .z = 1, .d = n_ranks, .gradient_parts = n_ranks / 2,
+        .optimizer_parts = n_ranks};
     const int has_levels = n_ranks % 2 == 0;
     const qdr_setting settings[] = {{"--steps", rank ? "8" : "9"}, {"--save", NULL}};
     qdr_status status = qdr_context_create_local(world, rank, NULL, &ctx);

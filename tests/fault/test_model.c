@@ -3,7 +3,7 @@
  * used for the next call. */
 #include "fault/inject.h"
 #include "qdr_test.h"
-#include "quadrille/plan.h"
+#include "search/search.h"
 
 typedef struct scene {
     qdr_machine machine;
@@ -12,18 +12,20 @@ typedef struct scene {
 
 static void load_scene(scene *s)
 {
+    *s = (scene){{QDR_INIT(qdr_machine)}, {QDR_INIT(qdr_network)}};
     CHECK_OK(qdr_machine_load("perlmutter", &s->machine));
     CHECK_OK(qdr_network_load("gpt2", &s->network));
 }
 
-static const qdr_plan plan = {
-    .version = QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2, .batch = 64, .micro_batch = 4, .dtype = QDR_BF16};
+static const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 2,           .y = 2,           .z = 2, .d = 2,
+                              .batch = 64,        .micro_batch = 4, .dtype = QDR_BF16};
 
 /* One call of each function that allocates; `kept` lives through it. */
 static qdr_status predict(qdr_model *kept)
 {
-    qdr_plan_result result;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     memset(&result, 1, sizeof result);
+    result.size = sizeof result;
     const qdr_status status = qdr_model_predict(kept, &plan, &result);
     assert_true(status == QDR_OK ? result.secs > 0 : result.secs == 0);
     return status;
@@ -39,18 +41,12 @@ static qdr_status bound(qdr_model *kept)
 
 static qdr_status search(qdr_model *kept)
 {
-    static qdr_search_result result;
-    const qdr_search_opts opts = {.version = QDR_OPTS_INIT,
-                                  .n_ranks = 2,
-                                  .size = {[QDR_Z] = 2},
-                                  .layouts = 1,
-                                  .recomputes = 1,
-                                  .micro_batch = 1,
-                                  .batch = 2,
-                                  .dtype = QDR_BF16,
-                                  .n_best = 1};
+    static qdri_search_result result;
+    const qdr_search_opts opts = {
+        QDR_INIT(qdr_search_opts), .n_ranks = 2, .ranks = {[QDR_Z] = 2}, .layouts = 1, .recomputes = 1,
+        .micro_batch = 1,          .batch = 2,   .dtype = QDR_BF16,      .n_best = 1};
     memset(&result, 1, sizeof result);
-    const qdr_status status = qdr_model_search(kept, &opts, &result);
+    const qdr_status status = qdri_model_search(kept, &opts, &result);
     assert_int_equal(result.n_best, status == QDR_OK ? 1 : 0);
     return status;
 }
@@ -129,7 +125,7 @@ static void each_allocation_of_a_machine_and_a_model(void **state)
             return;
         }
         CHECK_FAILS(status, QDR_ERR_MEMORY, "memory");
-        assert_true(s.machine.version == 0 || model == NULL);
+        assert_true(s.machine.n_links == 0 || model == NULL);
     }
 }
 

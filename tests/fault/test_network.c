@@ -39,7 +39,7 @@ static qdr_status unknown(qdr_network *net, int *n_names)
 static void check_call(qdr_status (*call)(qdr_network *net, int *n_names), qdr_status expected)
 {
     for (long n = 0;; n++) {
-        qdr_network net = {.version = 0};
+        qdr_network net = {QDR_INIT(qdr_network)};
         int n_names = 0;
         inject_begin(INJECT_MEMORY, n, INJECT_ONCE);
         const qdr_status status = call(&net, &n_names);
@@ -49,7 +49,7 @@ static void check_call(qdr_status (*call)(qdr_network *net, int *n_names), qdr_s
             assert_true(n > 0);
             return;
         }
-        assert_int_equal(net.version, 0);
+        assert_int_equal(net.layers, 0);
         assert_int_equal(n_names, 0);
         CHECK_FAILS(status, QDR_ERR_MEMORY, "out of memory");
     }

@@ -37,8 +37,9 @@ typedef struct job {
 
 static qdr_status describe(qdr_stack *stack)
 {
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{N_COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{N_COLS, 1}}, .out = {{N_COLS, 1}}, .bias = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N_COLS, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{N_COLS, 1}}, .out = {{N_COLS, 1}},
+                                  .bias = 1};
     qdr_edge edge = 0;
     qdr_linear *layer = NULL;
     qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
@@ -50,7 +51,7 @@ static qdr_status describe(qdr_stack *stack)
 /* Adding and initialising are local: their status is for qdr_agree(). */
 static qdr_status make_stack(qdr_context *ctx, qdr_grid *grid, qdr_stack **stack)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N_ROWS};
     qdr_status status = qdr_stack_create(grid, &opts, stack);
     if (status == QDR_OK) status = qdr_agree(ctx, describe(*stack));
     if (status == QDR_OK) status = qdr_stack_build(*stack);
@@ -59,9 +60,10 @@ static qdr_status make_stack(qdr_context *ctx, qdr_grid *grid, qdr_stack **stack
 
 static void tools_make(qdr_local_world *world, int rank, tools *made)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = N_RANKS, .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = N_RANKS, .y = 1, .z = 1, .d = 1};
     CHECK_OK(qdr_context_create_local(world, rank, NULL, &made->ctx));
-    const qdr_grid_opts levels = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = N_RANKS, .optimizer_parts = N_RANKS};
+    const qdr_grid_opts levels = {QDR_INIT(qdr_grid_opts),   .x = 1, .y = 1, .z = 1, .d = N_RANKS,
+                                  .optimizer_parts = N_RANKS};
     CHECK_OK(qdr_grid_create(made->ctx, &shape, &made->grid));
     CHECK_OK(qdr_grid_create(made->ctx, &levels, &made->with_levels));
     CHECK_OK(make_stack(made->ctx, made->grid, &made->stack));
@@ -92,8 +94,8 @@ static void *buffer(const tools *t, int index) { return (char *)t->memory + inde
 
 static qdr_status use_redistribute(const tools *t)
 {
-    const qdr_matrix rows = {QDR_OPTS_INIT, .n_rows = N_ROWS, .cols = {{N_COLS, 1}}, .spread = QDR_SPREAD_RANKS};
-    const qdr_matrix columns = {QDR_OPTS_INIT, .n_rows = N_ROWS, .cols = {{N_COLS, 1}}, .split_cols = 1};
+    const qdr_matrix rows = {QDR_INIT(qdr_matrix), .n_rows = N_ROWS, .cols = {{N_COLS, 1}}, .spread = QDR_SPREAD_RANKS};
+    const qdr_matrix columns = {QDR_INIT(qdr_matrix), .n_rows = N_ROWS, .cols = {{N_COLS, 1}}, .split_cols = 1};
     TRY(qdr_redistribute(t->grid, &rows, buffer(t, 0), &columns, buffer(t, 1), QDR_F32, NULL));
     return qdr_redistribute(t->grid, &columns, buffer(t, 1), &rows, buffer(t, 0), QDR_F32, NULL);
 }
@@ -124,7 +126,7 @@ static qdr_status use_stack(const tools *t, qdr_grid *grid)
 static qdr_status use_levels(const tools *t, int *stale)
 {
     qdr_stack *stack = NULL;
-    qdr_parameter parameter;
+    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
     qdr_status status = make_stack(t->ctx, t->with_levels, &stack);
     if (status == QDR_OK) {
         CHECK_OK(qdr_stack_mark_updated(stack));

@@ -18,7 +18,7 @@ static void add_layer(const trained *net, int number, int64_t width, qdr_edge fr
     char name[32];
     qdr_linear *layer;
     snprintf(name, sizeof name, "layer%d", number);
-    const qdr_linear_desc desc = {QDR_OPTS_INIT,
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
                                   .name = name,
                                   .in = {{width, 1}},
                                   .out = {{width, 1}},
@@ -31,8 +31,8 @@ static void add_layer(const trained *net, int number, int64_t width, qdr_edge fr
 trained trained_create(qdr_context *ctx, int n_layers, int64_t width, qdr_dtype dtype)
 {
     const int p = qdr_context_size(ctx), d = p >= 4 ? 2 : 1;
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{width, 1}}, .col_axis = QDR_X};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{width, 1}}, .col_axis = QDR_X};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1};
     trained net = {.grid = dist_grid(ctx, (qdr_grid_opts){.x = p / d, .y = 1, .z = 1, .d = d, .optimizer_parts = d})};
     DIST_OK(qdr_stack_create(net.grid, &opts, &net.stack));
     DIST_OK(qdr_stack_add_input(net.stack, "x", &input, 0, &net.x));

@@ -14,13 +14,13 @@ static void check_sentence(const char *sentence)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
-    qdr_network network;
-    qdr_network_counts counts;
-    qdr_network_flops flops;
+    qdr_network network = {QDR_INIT(qdr_network)};
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
+    qdr_network_flops flops = {QDR_INIT(qdr_network_flops)};
     qdri_set_last_error("");
     if (qdr_network_parse((const char *)bytes, n_bytes, "fuzz", &network) != QDR_OK) {
         check_sentence(qdr_last_error());
-        require(network.version == 0);
+        require(network.layers == 0);
         return 0;
     }
     require(qdr_network_params(&network, &counts) == QDR_OK);

@@ -12,7 +12,7 @@
 
 #include "core/status.h"
 #include "fuzz.h"
-#include "quadrille/topo.h"
+#include "topo/machine.h"
 
 enum { MEMORY_BYTES = 384 << 20 };
 
@@ -23,35 +23,35 @@ static void check_rate(double rate) { require(isfinite(rate) && rate >= 0); }
 static void check_cores(const qdr_topo *topo)
 {
     for (int i = 0; i < topo->n_numas; i++) {
-        check_index(topo->numas[i].package, topo->n_packages);
-        require(topo->numas[i].bytes >= 0 && topo->numas[i].n_cores >= 0);
+        check_index(topo->lists->numas[i].package, topo->n_packages);
+        require(topo->lists->numas[i].bytes >= 0 && topo->lists->numas[i].n_cores >= 0);
     }
     for (int i = 0; i < topo->n_cores; i++) {
-        check_index(topo->cores[i].package, topo->n_packages);
-        check_index(topo->cores[i].numa, topo->n_numas);
-        check_index(topo->cores[i].cache, topo->n_caches);
-        require(topo->cores[i].n_threads > 0);
+        check_index(topo->lists->cores[i].package, topo->n_packages);
+        check_index(topo->lists->cores[i].numa, topo->n_numas);
+        check_index(topo->lists->cores[i].cache, topo->n_caches);
+        require(topo->lists->cores[i].n_threads > 0);
     }
 }
 
 static void check_devices(const qdr_topo *topo)
 {
     for (int i = 0; i < topo->n_gpus; i++) {
-        check_index(topo->gpus[i].package, topo->n_packages);
-        check_index(topo->gpus[i].numa, topo->n_numas);
-        check_rate(topo->gpus[i].pci_rate);
-        check_rate(topo->gpus[i].host_rate);
-        require(memchr(topo->gpus[i].model, '\0', sizeof topo->gpus[i].model) != NULL);
+        check_index(topo->lists->gpus[i].package, topo->n_packages);
+        check_index(topo->lists->gpus[i].numa, topo->n_numas);
+        check_rate(topo->lists->gpus[i].pci_rate);
+        check_rate(topo->lists->gpus[i].host_rate);
+        require(memchr(topo->lists->gpus[i].model, '\0', sizeof topo->lists->gpus[i].model) != NULL);
     }
     for (int i = 0; i < topo->n_gpu_links; i++) {
-        const qdr_topo_gpu_link *link = &topo->gpu_links[i];
+        const qdr_topo_gpu_link *link = &topo->lists->gpu_links[i];
         require(link->a >= 0 && link->a < link->b && link->b < topo->n_gpus);
         check_rate(link->rate);
     }
     for (int i = 0; i < topo->n_nics; i++) {
-        check_index(topo->nics[i].package, topo->n_packages);
-        check_index(topo->nics[i].numa, topo->n_numas);
-        check_rate(topo->nics[i].pci_rate);
+        check_index(topo->lists->nics[i].package, topo->n_packages);
+        check_index(topo->lists->nics[i].numa, topo->n_numas);
+        check_rate(topo->lists->nics[i].pci_rate);
     }
 }
 
@@ -80,7 +80,7 @@ static void load(const char *path)
 {
     qdr_topo *topo = NULL;
     qdri_set_last_error("");
-    if (qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo) != QDR_OK) {
+    if (qdr_topo_load(&(qdr_topo_opts){QDR_INIT(qdr_topo_opts), .xml = path}, &topo) != QDR_OK) {
         require(topo == NULL);
         check_line(qdr_last_error());
         return;

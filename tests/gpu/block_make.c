@@ -7,9 +7,9 @@ static void describe(block *b)
     const block_shape *shape = &b->shape;
     const gpt_config config = {
         .n_layers = 1, .hidden = shape->hidden, .n_heads = shape->n_heads, .context = shape->context};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = shape->n_sequences * shape->context,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = shape->n_sequences * shape->context,
                                  .row_unit = shape->context, .dtype = shape->dtype};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{shape->hidden, 1}}, .col_axis = QDR_X};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{shape->hidden, 1}}, .col_axis = QDR_X};
     OK(qdr_stack_create(b->place->grid, &opts, &b->stack));
     OK(qdr_stack_add_input(b->stack, "x", &input, 1, &b->in));
     OK(gpt_add_layers(b->stack, &config, b->in, &b->out));
@@ -20,7 +20,7 @@ static void describe(block *b)
 static void fill_parameters(const block *b)
 {
     for (int i = 0; i < qdr_stack_n_parameters(b->stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         OK(qdr_stack_parameter(b->stack, i, &p));
         gpu_fill(b->place, p.data, p.n_elems, b->shape.dtype, p.decay ? 0.02 : 1);
     }

@@ -151,7 +151,7 @@ static void measure(const place *gpu, const coding *c, const char *name, gpu_mar
 int main(int argc, char **argv)
 {
     const int64_t n = argc > 1 ? atoll(argv[1]) : (int64_t)1 << 26;
-    const qdr_context_opts on_cpu = {QDR_OPTS_INIT, .device = "cpu"};
+    const qdr_context_opts on_cpu = {QDR_INIT(qdr_context_opts), .device = "cpu"};
     if (n <= TAIL) gpu_leave("codec needs more than %d elements", TAIL);
     gpu_place gpu = gpu_open();
     qdr_context *ctx;

@@ -38,8 +38,8 @@ void gpu_check_lt(cublasStatus_t error, const char *call)
 
 gpu_place gpu_open(void)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .device = "cuda"};
-    const qdr_grid_opts alone = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .device = "cuda"};
+    const qdr_grid_opts alone = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1};
     gpu_place place;
     OK(qdr_context_create_self(&opts, &place.ctx));
     OK(qdr_grid_create(place.ctx, &alone, &place.grid));

@@ -32,7 +32,7 @@ static results read_results(const block *b)
     append(b, &r, block_value(b, b->out), block_bytes(b));
     append(b, &r, block_gradient(b, b->in), block_bytes(b));
     for (int i = 0; i < qdr_stack_n_parameters(b->stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         OK(qdr_stack_parameter(b->stack, i, &p));
         append(b, &r, p.gradient, (size_t)p.n_elems * sizeof(float));
     }
@@ -46,7 +46,7 @@ static void poison(const block *b)
     CUDA_OK(cudaMemsetAsync(block_value(b, b->out), 0xff, block_bytes(b), stream));
     CUDA_OK(cudaMemsetAsync(block_gradient(b, b->in), 0xff, block_bytes(b), stream));
     for (int i = 0; i < qdr_stack_n_parameters(b->stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         OK(qdr_stack_parameter(b->stack, i, &p));
         CUDA_OK(cudaMemsetAsync(p.gradient, 0xff, (size_t)p.n_elems * sizeof(float), stream));
     }

@@ -32,14 +32,14 @@ static int count_tasks(const qdr_stack *stack)
 static chain make_chain(const gpu_place *place, int n_layers)
 {
     chain c;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_BF16};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_BF16};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
     OK(qdr_stack_create(place->grid, &opts, &c.stack));
     OK(qdr_stack_add_input(c.stack, "x", &input, 0, &c.in));
     c.out = c.in;
     for (int i = 0; i < n_layers; i++) {
-        const qdr_linear_desc desc = {QDR_OPTS_INIT,       .name = "layer",     .in = {{WIDTH, 1}},
-                                      .out = {{WIDTH, 1}}, .transposed = i % 2, .panels = 1};
+        const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer",     .in = {{WIDTH, 1}},
+                                      .out = {{WIDTH, 1}},       .transposed = i % 2, .panels = 1};
         qdr_linear *layer;
         OK(qdr_stack_add_linear(c.stack, &desc, c.out, &c.out, &layer));
         if (i == 0) c.first = layer;

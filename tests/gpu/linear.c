@@ -27,7 +27,8 @@ typedef struct times {
 static rival make_rival(const layer *l)
 {
     rival r = {.lt = lt_open(l->place->stream)};
-    qdr_linear_storage storage;
+    qdr_linear_storage storage = {QDR_INIT(qdr_linear_storage)};
+    r.w.size = sizeof r.w;
     OK(qdr_stack_parameter(l->stack, qdr_linear_weight_index(l->linear), &r.w));
     OK(qdr_linear_get_storage(l->linear, &storage));
     const int turned = r.is_turned = storage.storage == QDR_IN_OUT;

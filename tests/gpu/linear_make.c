@@ -4,9 +4,9 @@
 layer layer_make(gpu_place *place, int64_t m, int64_t n, int64_t k, qdr_product_type products)
 {
     layer l = {.place = place, .m = m, .n = n, .k = k};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = m, .dtype = QDR_BF16, .product_type = products};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{k, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .name = "layer", .in = {{k, 1}}, .out = {{n, 1}}};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = m, .dtype = QDR_BF16, .product_type = products};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{k, 1}}, .out = {{n, 1}}};
     qdr_edge x, y;
     OK(qdr_stack_create(place->grid, &opts, &l.stack));
     OK(qdr_stack_add_input(l.stack, "x", &input, 1, &x));

@@ -53,12 +53,11 @@ static void open_device(gpu_monitor *monitor, const char *bus)
 gpu_monitor *gpu_monitor_open(const gpu_place *place)
 {
     gpu_monitor *monitor = calloc(1, sizeof *monitor);
-    qdr_gpu_report gpus;
+    qdr_gpu gpu = {QDR_INIT(qdr_gpu)};
     if (!monitor) gpu_leave("no memory for a monitor");
-    OK(qdr_gpu_query(&gpus));
-    const int number = qdr_context_gpu(place->ctx);
+    OK(qdr_gpu_describe(qdr_context_gpu(place->ctx), &gpu));
     monitor->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (monitor->library && number < gpus.n_gpus) open_device(monitor, gpus.gpus[number].bus);
+    if (monitor->library) open_device(monitor, gpu.bus);
     if (!monitor->device) fprintf(stderr, "there is no NVML: neither clocks nor power are measured\n");
     return monitor;
 }

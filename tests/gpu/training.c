@@ -23,7 +23,7 @@ typedef struct training {
 static void fill_parameters(const training *t)
 {
     for (int i = 0; i < qdr_stack_n_parameters(t->model.stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         OK(qdr_stack_parameter(t->model.stack, i, &p));
         gpu_fill(&t->place, p.data, p.n_elems, QDR_BF16, p.decay ? 0.02 : 1);
     }

@@ -24,11 +24,12 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return code;
 }
 
-qdr_versions qdr_get_versions(void)
+const qdr_versions *qdr_get_versions(void)
 {
-    qdr_versions (*next)(void);
+    static qdr_versions versions;
+    const qdr_versions *(*next)(void);
     find_next("qdr_get_versions", &next);
-    qdr_versions versions = next();
+    versions = *next();
     versions.quadrille = "9.9.9";
-    return versions;
+    return &versions;
 }

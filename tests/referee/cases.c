@@ -63,7 +63,7 @@ static const scene large[] = {
 /* One protocol, no trees, no slowdowns. */
 static qdr_machine machine_of(const scene *s)
 {
-    qdr_machine m = {.version = QDR_OPTS_INIT,
+    qdr_machine m = {QDR_INIT(qdr_machine),
                      .name = "referee",
                      .ranks_per_node = s->ranks_per_node,
                      .memory_bytes = 1e12,
@@ -85,21 +85,9 @@ static qdr_machine machine_of(const scene *s)
 /* Similar to GPT-3 6.7B; the number of layers does not matter. */
 static qdr_network network_of(void)
 {
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .name = "referee",
-                         .layers = 32,
-                         .hidden = 4096,
-                         .heads = 32,
-                         .kv_heads = 32,
-                         .head_size = 128,
-                         .ffn = 16384,
-                         .vocab = 51200,
-                         .context = 2048,
-                         .positions = 2048,
-                         .qkv_bias = 1,
-                         .out_bias = 1,
-                         .mlp_bias = 1,
-                         .norms_per_layer = 2};
+    return (qdr_network){QDR_INIT(qdr_network), .name = "referee", .layers = 32,  .hidden = 4096, .heads = 32,
+                         .kv_heads = 32,        .head_size = 128,  .ffn = 16384,  .vocab = 51200, .context = 2048,
+                         .positions = 2048,     .qkv_bias = 1,     .out_bias = 1, .mlp_bias = 1,  .norms_per_layer = 2};
 }
 
 /* Runs the referee in a separate process. */
@@ -126,7 +114,7 @@ static double worst_error(const scene *s, double errors[REFEREE_LISTS], double *
 {
     const qdr_machine machine = machine_of(s);
     const qdr_network network = network_of();
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = s->x,
                      .y = s->y,
                      .z = s->z,

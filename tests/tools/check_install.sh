@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     qdr_context *ctx;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     if (qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx) == QDR_OK) {
-        printf("%s, %d ranks\n", qdr_get_versions().quadrille, qdr_context_size(ctx));
+        printf("%s, %d ranks\n", qdr_get_versions()->quadrille, qdr_context_size(ctx));
         qdr_context_destroy(&ctx);
         failed = 0;
     } else {

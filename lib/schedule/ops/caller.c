@@ -29,7 +29,10 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
     QDR_TRY(qdri_node_add_with_edge(net, who, QDRI_NODE_CALLER, &matrix, net->opts.dtype, out, &node));
     node->needs_all_rows = 1;
     node->saved_bytes = desc->saved_bytes;
-    node->cost = desc->cost;
+    node->flops[0] = desc->forward_flops;
+    node->flops[1] = desc->backward_flops;
+    node->bytes[0] = desc->forward_bytes;
+    node->bytes[1] = desc->backward_bytes;
     qdri_node_connect(net, node, desc->n_in, in, *out);
     return QDR_OK;
 }
@@ -51,8 +54,7 @@ static qdri_task task_of(const qdri_op_part *p, qdri_task_kind kind, double byte
 
 static void forward(const qdri_op_part *p)
 {
-    const qdr_op_cost *cost = &p->node->cost;
-    qdri_task task = task_of(p, QDRI_TASK_CALLER_FORWARD, cost->forward_bytes, cost->forward_flops);
+    qdri_task task = task_of(p, QDRI_TASK_CALLER_FORWARD, p->node->bytes[0], p->node->flops[0]);
     qdri_refs inputs = {.n = p->node->n_in};
     for (int i = 0; i < inputs.n; i++) inputs.of[i] = qdri_op_input(p, i);
     qdri_op_add(p, &task, &inputs, &(qdri_refs){2, {qdri_op_output(p), qdri_op_saved(p)}});
@@ -61,8 +63,7 @@ static void forward(const qdri_op_part *p)
 static void backward(const qdri_op_part *p)
 {
     const int n_in = p->node->n_in;
-    const qdr_op_cost *cost = &p->node->cost;
-    qdri_task task = task_of(p, QDRI_TASK_CALLER_BACKWARD, cost->backward_bytes, cost->backward_flops);
+    qdri_task task = task_of(p, QDRI_TASK_CALLER_BACKWARD, p->node->bytes[1], p->node->flops[1]);
     qdri_refs reads = {3 + n_in, {p->dy}}, writes = {.n = n_in};
     for (int i = 0; i < n_in; i++) {
         reads.of[1 + i] = qdri_op_input(p, i);

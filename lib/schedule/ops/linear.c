@@ -28,10 +28,6 @@ static qdr_status check_input(const qdri_net *net, const qdr_linear_desc *desc, 
 
 static qdr_status check_linear(const qdri_net *net, const qdr_linear_desc *desc, const char *who, qdr_edge in)
 {
-    if (desc->version != QDR_OPTS_INIT)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s: description of version %u, but this library knows %u; begin it with QDR_OPTS_INIT", who,
-                        desc->version, QDR_OPTS_INIT);
     if (desc->panels < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: panels %d must not be negative; 0 uses the stack's option, 1 means none",
                         who, desc->panels);
@@ -88,7 +84,7 @@ static qdr_status add_tied(qdri_net *net, const char *name, int table, qdr_layou
                         name);
     const int weight = net->nodes[table].layer.weight;
     const qdri_parameter *e = &net->parameters[weight];
-    qdr_linear_desc desc = {.version = QDR_OPTS_INIT, .out_layout = out_layout};
+    qdr_linear_desc desc = {.out_layout = out_layout};
     memcpy(desc.in, e->cols, sizeof desc.in);
     memcpy(desc.out, e->rows, sizeof desc.out);
     QDR_TRY(check_linear(net, &desc, name, in));

@@ -63,7 +63,7 @@ static qdr_status give(run *r, void *array, int64_t n, unsigned seed)
 
 static qdr_status make(run *r, const char *device, int64_t n_sequences, int64_t context)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = device};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = device};
     const size_t n_rows = (size_t)(n_sequences * context), in_bytes = (n_rows * IN + 1) * 2;
     const size_t out_bytes = (n_rows * OUT + 1) * 2;
     r->kernel = (qdri_kernel){.dtype = QDR_BF16,
@@ -251,12 +251,13 @@ static int run_smaller(void)
 static qdr_status query(qdr_grid *grid, char **words, size_t *bytes)
 {
     const int64_t heads = atoll(words[2]), keys = atoll(words[3]), size = atoll(words[4]), q_unit = heads / keys * size;
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = atoll(words[0]), .row_unit = atoll(words[1]),
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = atoll(words[0]), .row_unit = atoll(words[1]),
                                  .dtype = strcmp(words[5], "f16") == 0 ? QDR_F16 : QDR_BF16, .caller_memory = 1};
-    const qdr_edge_desc input = {
-        QDR_OPTS_INIT, .cols = {{heads * size, q_unit}, {keys * size, size}, {keys * size, size}}, .col_axis = QDR_Y};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc),
+                                 .cols = {{heads * size, q_unit}, {keys * size, size}, {keys * size, size}},
+                                 .col_axis = QDR_Y};
     qdr_stack *stack = NULL;
-    qdr_stack_sizes sizes = {0};
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     qdr_edge in, out;
     qdr_status status = qdr_stack_create(grid, &opts, &stack);
     if (status == QDR_OK) status = qdr_stack_add_input(stack, "qkv", &input, 1, &in);
@@ -270,8 +271,8 @@ static qdr_status query(qdr_grid *grid, char **words, size_t *bytes)
 
 static int run_query(char **words)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1};
-    const qdr_grid_opts alone = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1};
+    const qdr_grid_opts alone = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1};
     const size_t wanted = (size_t)atoll(words[6]);
     size_t bytes = 0;
     qdr_context *ctx = NULL;

@@ -55,7 +55,7 @@ static int says(const char *what, int number, qdr_status status, qdr_status want
 /* Or is refused for the same variable. */
 static int cpu_works(const rank *self)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = "cpu"};
     qdr_context *ctx = NULL;
     void *memory = NULL;
     qdr_status status = qdr_context_create_local(self->world, self->number, &opts, &ctx);
@@ -74,12 +74,14 @@ static int cpu_works(const rank *self)
 
 static qdr_status describe(rank *self, int caller_memory)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .dtype = QDR_F32, .caller_memory = caller_memory};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {
-        QDR_OPTS_INIT, .name = "fc", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}, .out_layout = QDR_SCATTERED, .bias = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F32,
+                                 .caller_memory = caller_memory};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),   .name = "fc", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}},
+                                  .out_layout = QDR_SCATTERED, .bias = 1};
     qdr_edge x, y;
-    TRY(qdr_grid_create(self->ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = RANKS, .y = 1, .z = 1, .d = 1}, &self->grid));
+    TRY(qdr_grid_create(self->ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = RANKS, .y = 1, .z = 1, .d = 1},
+                        &self->grid));
     TRY(qdr_stack_create(self->grid, &opts, &self->stack));
     TRY(qdr_stack_add_input(self->stack, "x", &input, 1, &x));
     TRY(qdr_stack_add_linear(self->stack, &desc, x, &y, &self->layer));
@@ -134,7 +136,7 @@ enum { N_TERMS = sizeof terms / sizeof terms[0] };
 /* bytes_kept: what streams take when the stack is bound. */
 static qdr_status measure(const rank *self, size_t bytes[N_TERMS], size_t *bytes_kept)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     TRY(qdr_stack_get_sizes(self->stack, &sizes));
     *bytes_kept = sizes.device;
     bytes[0] = sizes.parameters;
@@ -159,7 +161,7 @@ static qdr_status fill_memory(rank *self, int term, size_t *needed)
 
 static qdr_status use_memory(rank *self, int term)
 {
-    const qdr_stack_memory memory = {.version = QDR_OPTS_INIT};
+    const qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory)};
     TRY(qdr_stack_bind(self->stack, &memory));
     return term == N_TERMS - 1 ? qdr_adamw_create(self->stack, NULL, &self->optimizer) : QDR_OK;
 }
@@ -225,7 +227,7 @@ static int refused(const rank *self, qdr_status status, const char *name, const 
 /* All calls with this pointer; each is refused. */
 static int try_calls(rank *self, void *bad, const char *words)
 {
-    const qdr_matrix layout = {QDR_OPTS_INIT, .n_rows = 8, .cols = {{8, 1}}, .col_axis = QDR_X};
+    const qdr_matrix layout = {QDR_INIT(qdr_matrix), .n_rows = 8, .cols = {{8, 1}}, .col_axis = QDR_X};
     qdr_linear *fc = self->layer;
     qdr_grid *grid = self->grid;
     void *good = self->array;
@@ -280,8 +282,8 @@ static int try_apart(rank *self)
 
 static int try_bind(rank *self, void *foreign, const char *words)
 {
-    const qdr_stack_memory memory = {.version = QDR_OPTS_INIT, .gradients = foreign};
-    const qdr_stack_memory own = {.version = QDR_OPTS_INIT};
+    const qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory), .gradients = foreign};
+    const qdr_stack_memory own = {QDR_INIT(qdr_stack_memory)};
     char *all[] = {"bind: gradients", (char *)(uintptr_t)words, NULL};
     qdr_stack_destroy(&self->stack);
     qdr_grid_destroy(&self->grid);
@@ -360,7 +362,7 @@ static int unwanted(qdr_context *ctx, void *user)
 
 static int try_launch(char **words)
 {
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .device = words[0]};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .device = words[0]};
     int result = 0;
     const qdr_status status = qdr_launch(0, &opts, unwanted, NULL, &result);
     return !says("launching", -1, status, status_named(words[1]), words + 2);

@@ -46,7 +46,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     char device[24];
     qdr_context *ctx = NULL;
     snprintf(device, sizeof device, "cuda:%d", FIRST_GPU + rank);
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .device = device};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .device = device};
     if (is_chosen) set_gpu(CHOSEN);
     qdr_status status = qdr_context_create_local(world, rank, &opts, &ctx);
     if (status == QDR_OK) status = check("the context");

@@ -74,8 +74,8 @@ static qdr_status run(rank *self)
     static float zeros[MOST_ELEMS];
     const int64_t most = self->codec.flags ? FEW_ELEMS : MOST_ELEMS; /* rotations take long here */
     void *memory = NULL;
-    TRY(qdr_grid_create(self->ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = self->n_ranks, .y = 1, .z = 1, .d = 1},
-                        &self->grid));
+    TRY(qdr_grid_create(
+        self->ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = self->n_ranks, .y = 1, .z = 1, .d = 1}, &self->grid));
     TRY(qdr_mem_alloc(self->ctx, 2 * sizeof zeros, &memory));
     self->data = memory;
     self->part = self->data + MOST_ELEMS;

@@ -49,12 +49,12 @@ static void check(rank *self, int is_right, const char *format, ...)
 
 static qdr_status make(rank *self)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     self->model = (small_gpt){
         .shape = {qdr_context_size(self->ctx), 1, 1, 1},
         .config = {
             .n_layers = 2, .hidden = 16, .n_sequences = 4, .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32}};
-    if (self->codecs.version) self->model.config.codecs = &self->codecs;
+    if (self->codecs.size) self->model.config.codecs = &self->codecs;
     TRY(small_gpt_create(self->ctx, &self->model));
     TRY(gpt_init(&self->model.gpt, 1, 0.1));
     TRY(qdr_stack_get_sizes(self->model.gpt.stack, &sizes));
@@ -228,10 +228,10 @@ static qdr_status copy_forward(const qdr_op_call *call, void *user)
 
 static qdr_status make_operation(rank *self, operation *user, qdr_stack **stack)
 {
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = N_ROWS, .dtype = QDR_F32};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "layer", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}};
-    qdr_op_desc op = {QDR_OPTS_INIT,           .name = "copy",           .n_in = 1,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N_ROWS, .dtype = QDR_F32};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}}};
+    qdr_op_desc op = {QDR_INIT(qdr_op_desc),   .name = "copy",           .n_in = 1,
                       .forward = copy_forward, .backward = copy_forward, .user = user};
     qdr_edge x = -1, y = -1;
     TRY(qdr_stack_create(self->model.grid, &opts, stack));

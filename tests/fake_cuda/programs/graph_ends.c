@@ -97,7 +97,8 @@ enum { WIDTH = 8, MATRIX_BYTES = WIDTH * WIDTH * (int)sizeof(float) };
 
 static qdr_status redistribute(scene *s, void *memory)
 {
-    const qdr_matrix from = {QDR_OPTS_INIT, .n_rows = WIDTH, .cols = {{WIDTH, 1}}, .split_cols = 1, .col_axis = QDR_X};
+    const qdr_matrix from = {QDR_INIT(qdr_matrix), .n_rows = WIDTH, .cols = {{WIDTH, 1}}, .split_cols = 1,
+                             .col_axis = QDR_X};
     qdr_matrix to = from;
     to.split_cols = 0;
     char *result = (char *)memory + MATRIX_BYTES;

@@ -27,9 +27,9 @@ typedef struct exchange {
     void *x, *y, *others[N_OTHERS];
 } exchange;
 
-static const qdr_matrix whole = {QDR_OPTS_INIT, .n_rows = SIZE, .cols = {{SIZE, 1}}, .split_cols = 1,
+static const qdr_matrix whole = {QDR_INIT(qdr_matrix), .n_rows = SIZE, .cols = {{SIZE, 1}}, .split_cols = 1,
                                  .col_axis = QDR_X};
-static const qdr_matrix halves = {QDR_OPTS_INIT, .n_rows = SIZE, .cols = {{SIZE / 2, 1}, {SIZE / 2, 1}},
+static const qdr_matrix halves = {QDR_INIT(qdr_matrix), .n_rows = SIZE, .cols = {{SIZE / 2, 1}, {SIZE / 2, 1}},
                                   .split_cols = 1, .col_axis = QDR_X};
 
 static qdr_status set(const exchange *e, void *data, const float values[N_ELEMS])
@@ -93,7 +93,7 @@ static qdr_status exchange_and_compare(exchange *e)
 
 static qdr_status open_exchange(exchange *e)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 1, .z = 1, .d = 1};
     TRY(qdr_grid_create(e->ctx, &shape, &e->grid));
     TRY(qdr_mem_alloc(e->ctx, N_ELEMS * sizeof(float), &e->x));
     return qdr_mem_alloc(e->ctx, N_ELEMS * sizeof(float), &e->y);
@@ -134,7 +134,7 @@ static qdr_status step(const gpt *model)
 
 static qdr_status open_pair(pair *p)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     TRY(small_gpt_create(p->ctx, &p->small));
     TRY(gpt_init(&p->small.gpt, 1, 0.1));
     TRY(small_gpt_fill(&p->small, 0));
@@ -163,7 +163,7 @@ static qdr_status record_step(pair *p)
 /* The larger one's space is all allocated in addition to the other's; for fp8 it may be more than predicted. */
 static qdr_status check_room(const pair *p, size_t before)
 {
-    qdr_stack_sizes small, large;
+    qdr_stack_sizes small = {QDR_INIT(qdr_stack_sizes)}, large = {QDR_INIT(qdr_stack_sizes)};
     size_t now;
     qdr_mem_usage(p->ctx, &now, NULL);
     TRY(qdr_stack_get_sizes(p->small.gpt.stack, &small));

@@ -56,7 +56,7 @@ static qdr_status give_up_once(qdr_context *ctx, const task *t, small_gpt *m)
 {
     const int is_last = qdr_context_rank(ctx) == qdr_context_size(ctx) - 1;
     qdr_graph *graph = NULL;
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     TRY(record_pass(ctx, is_last ? forward_only : enqueue, m, t->scale, &graph));
     qdr_graph_destroy(&graph);
     TRY(record_pass(ctx, forward_only, m, t->scale, &graph));
@@ -101,7 +101,7 @@ static qdr_status record(qdr_context *ctx, const task *t, small_gpt *m, qdr_grap
 static qdr_status read_parameters(qdr_context *ctx, qdr_stack *stack, trained *result)
 {
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p;
+        qdr_parameter p = {QDR_INIT(qdr_parameter)};
         TRY(qdr_stack_parameter(stack, i, &p));
         const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(qdr_stack_dtype(stack));
         unsigned char *more = realloc(result->parameters, result->parameter_bytes + bytes + 1);
@@ -116,7 +116,7 @@ static qdr_status read_parameters(qdr_context *ctx, qdr_stack *stack, trained *r
 
 static qdr_status train(qdr_context *ctx, const task *t, small_gpt *m, qdr_graph **graph, trained *result)
 {
-    const qdr_adamw_opts opts = {QDR_OPTS_INIT, .clip_norm = 1, .weight_decay = 0.1, .grad_scale = t->scale};
+    const qdr_adamw_opts opts = {QDR_INIT(qdr_adamw_opts), .clip_norm = 1, .weight_decay = 0.1, .grad_scale = t->scale};
     int64_t n_valid;
     TRY(small_gpt_create(ctx, m));
     TRY(gpt_init(&m->gpt, 1, 0.1));

@@ -81,7 +81,7 @@ static qdr_status launch_collectives(qdr_context *ctx, int n, qdr_grid **grid, v
 {
     const int64_t counts[] = {1, UNEVEN - 1};
     const float values[UNEVEN] = {1, 2, 3};
-    const qdr_grid_opts shape = {QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 1};
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 1, .z = 1, .d = 1};
     TRY(qdr_grid_create(ctx, &shape, grid));
     TRY(qdr_mem_alloc(ctx, sizeof values, x));
     TRY(qdr_mem_alloc(ctx, sizeof values, y));

@@ -31,7 +31,7 @@ static qdr_status train(qdr_context *ctx, small_gpt *m)
 
 static qdr_status compare(qdr_context *ctx, training *t, const small_gpt *m)
 {
-    qdr_stack_sizes sizes;
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t optimizer, now, peak;
     TRY(qdr_stack_get_sizes(m->gpt.stack, &sizes));
     TRY(qdr_adamw_size(m->gpt.stack, &optimizer));

@@ -27,7 +27,7 @@ typedef struct training {
 static qdr_status move(qdr_grid *grid, qdr_stack *stack, float *other)
 {
     const int64_t counts[] = {1, 3}, sends[] = {2, 3}, receives[2][2] = {{2, 2}, {3, 3}};
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     int axis = 0;
     while (qdr_grid_size(grid, (qdr_axis)axis) != 2) axis++;
     const qdr_axis along = (qdr_axis)axis;
@@ -42,7 +42,7 @@ static qdr_status move_and_read(qdr_context *ctx, qdr_grid *grid, qdr_stack *sta
 {
     const size_t bytes = 3 * MOVED * sizeof(float);
     void *other = NULL;
-    qdr_parameter p;
+    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     memset(moved, 0, bytes);
     TRY(qdr_stack_parameter(stack, 0, &p));
     TRY(qdr_mem_alloc(ctx, bytes, &other));

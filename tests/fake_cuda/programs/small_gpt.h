@@ -35,7 +35,7 @@ static inline qdr_layout small_gpt_layout(const char *name)
 /* Without weights: zeros, until gpt_init(). */
 static inline qdr_status small_gpt_create(qdr_context *ctx, small_gpt *m)
 {
-    const qdr_grid_opts shape = {QDR_OPTS_INIT,
+    const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts),
                                  .x = m->shape[0],
                                  .y = m->shape[1],
                                  .z = m->shape[2],
@@ -96,7 +96,7 @@ static inline qdr_status small_gpt_end_graph(qdr_context *ctx, qdr_status enqueu
 static inline qdr_status small_gpt_read_gradients(qdr_context *ctx, const small_gpt *m, unsigned char *gradients)
 {
     for (int i = 0; i < qdr_stack_n_parameters(m->gpt.stack); i++) {
-        qdr_parameter parameter;
+        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         TRY(qdr_stack_parameter(m->gpt.stack, i, &parameter));
         const size_t bytes = (size_t)parameter.n_elems * sizeof(float);
         TRY(qdr_copy(ctx, gradients, parameter.gradient, bytes, NULL));

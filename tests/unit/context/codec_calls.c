@@ -155,7 +155,7 @@ static void refusals(void **state)
     CHECK_FAILS(qdr_codec_decode(ctx, &codec, QDR_F32, wire, 11, 8, 0, x, NULL), QDR_ERR_SHAPE, "8 elements need 12");
     CHECK_FAILS(qdr_codec_decode(ctx, &codec, QDR_F32, wire, 12, 8, 0, NULL, NULL), QDR_ERR_ARGUMENT, "y is NULL");
     codec = (qdr_codec){.kind = QDR_CODEC_ZFP, .rate = 8};
-    if (strcmp(qdr_get_versions().zfp, "none") == 0)
+    if (strcmp(qdr_get_versions()->zfp, "none") == 0)
         CHECK_FAILS(ENCODE(&codec, QDR_F32, x, 8, NULL, wire), QDR_ERR_UNSUPPORTED,
                     "zfp:8: this library was built without");
     qdr_context_destroy(&ctx);

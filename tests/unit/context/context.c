@@ -80,7 +80,9 @@ static void null_is_nobody(void **state)
     assert_int_equal(qdr_grid_neighbour(NULL, QDR_X, 1), -1);
     assert_int_equal(qdr_grid_picture(NULL, picture, sizeof picture), 0);
     assert_string_equal(picture, "");
-    assert_int_equal(qdr_grid_traffic(NULL, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE).n_calls, 0);
+    qdr_traffic traffic = {QDR_INIT(qdr_traffic), .n_calls = 1};
+    CHECK_FAILS(qdr_grid_traffic(NULL, QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE, &traffic), QDR_ERR_ARGUMENT, "NULL");
+    assert_int_equal(traffic.n_calls, 0);
     qdr_grid_reset_traffic(NULL);
 }
 
@@ -88,9 +90,10 @@ static void options_are_checked(void **state)
 {
     (void)state;
     qdr_context *ctx = NULL;
-    const qdr_context_opts old = {.version = 0}, less = {QDR_OPTS_INIT, .n_threads = -1},
-                           one = {QDR_OPTS_INIT, .n_threads = 1}, odd = {QDR_OPTS_INIT, .device = "cuda:x"};
-    CHECK_FAILS(qdr_context_create_self(&old, &ctx), QDR_ERR_ARGUMENT, "QDR_OPTS_INIT");
+    const qdr_context_opts old = {.size = 0}, less = {QDR_INIT(qdr_context_opts), .n_threads = -1},
+                           one = {QDR_INIT(qdr_context_opts), .n_threads = 1},
+                           odd = {QDR_INIT(qdr_context_opts), .device = "cuda:x"};
+    CHECK_FAILS(qdr_context_create_self(&old, &ctx), QDR_ERR_ARGUMENT, "QDR_INIT");
     CHECK_FAILS(qdr_context_create_self(&less, &ctx), QDR_ERR_ARGUMENT, "n_threads is -1");
     CHECK_FAILS(qdr_context_create_self(&odd, &ctx), QDR_ERR_ARGUMENT, "cuda:x");
     CHECK_FAILS(qdr_context_create_self(&one, NULL), QDR_ERR_ARGUMENT, "NULL");
@@ -103,9 +106,9 @@ static void options_are_checked(void **state)
 
 static const char *chosen_machine(const char *named)
 {
-    static qdr_auto_plan chosen;
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .machine = named};
-    qdr_network network;
+    static qdr_auto_plan chosen = {QDR_INIT(qdr_auto_plan)};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .machine = named};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_context *ctx = NULL;
     CHECK_OK(qdr_network_load("gpt2", &network));
     network.layers = 1;
@@ -218,7 +221,7 @@ static int create_twice(qdr_local_world *world, int rank, void *user)
 {
     (void)user;
     for (int i = 0; i < 3; i++) {
-        const qdr_context_opts opts = {QDR_OPTS_INIT,
+        const qdr_context_opts opts = {QDR_INIT(qdr_context_opts),
                                        .n_threads = rank == 1 && i == 2 ? -7 : 1 + (rank == 1 && i == 1)};
         qdr_context *ctx = NULL;
         const qdr_status status = qdr_context_create_local(world, rank, &opts, &ctx);
@@ -289,7 +292,7 @@ static void launch_on_threads(void **state)
     CHECK_FAILS(qdr_launch(-1, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "-1");
     CHECK_FAILS(qdr_launch(2, NULL, NULL, NULL, &code), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_launch(5000, NULL, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "5000");
-    const qdr_context_opts less = {QDR_OPTS_INIT, .n_threads = -1};
+    const qdr_context_opts less = {QDR_INIT(qdr_context_opts), .n_threads = -1};
     CHECK_FAILS(qdr_launch(2, &less, code_of_rank, NULL, &code), QDR_ERR_ARGUMENT, "n_threads");
     assert_int_equal(code, 1);
 }
@@ -350,7 +353,7 @@ static void shapes_propose_others(void **state)
 {
     (void)state;
     qdri_grid_shape shape;
-    const qdr_grid_opts eight = {QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 1};
+    const qdr_grid_opts eight = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 2, .d = 1};
     CHECK_FAILS(qdri_shape_read(&eight, 6, &shape), QDR_ERR_ARGUMENT,
                 "2x2x2x1 has 8 ranks but the context has 6; start 8 ranks (mpiexec -n 8), or choose axes whose product "
                 "is 6, such as "
@@ -374,8 +377,8 @@ static void pictures(void **state)
                                  "  y=1        3      7\n";
     qdri_grid_shape shape;
     char text[512], little[10];
-    CHECK_OK(
-        qdri_shape_read(&(qdr_grid_opts){QDR_OPTS_INIT, .x = 2, .y = 2, .z = 1, .d = 2, .order = "dyxz"}, 8, &shape));
+    CHECK_OK(qdri_shape_read(&(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 2, .order = "dyxz"},
+                             8, &shape));
     assert_int_equal(qdri_shape_picture(&shape, text, sizeof text), strlen(wanted));
     assert_string_equal(text, wanted);
     assert_int_equal(qdri_shape_picture(&shape, little, sizeof little), strlen(wanted));

@@ -54,8 +54,8 @@ static qdr_status use_stack(const void *options)
     return status;
 }
 
-static const qdr_stack_opts stack_opts = {QDR_OPTS_INIT, .n_rows = 4};
-static const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{4, 1}}};
+static const qdr_stack_opts stack_opts = {QDR_INIT(qdr_stack_opts), .n_rows = 4};
+static const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{4, 1}}};
 
 static qdr_status use_layer(const void *options)
 {
@@ -92,8 +92,8 @@ static qdr_status use_codecs(const void *options)
 static void stacks(void **state)
 {
     static const int none = 0;
-    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "fc", .in = {{4, 1}}, .out = {{4, 1}}};
-    const qdr_codecs codecs = {.version = QDR_OPTS_VERSION};
+    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{4, 1}}, .out = {{4, 1}}};
+    const qdr_codecs codecs = {QDR_INIT(qdr_codecs)};
     (void)state;
     CHECK_ALL(stack_opts, use_stack, 1, OPTION(qdr_stack_opts, caller_memory),
               OPTION(qdr_stack_opts, caller_activations));
@@ -107,7 +107,7 @@ static void stacks(void **state)
 
 static qdr_status use_matrix(const void *options)
 {
-    qdr_owned owned;
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
     return qdr_matrix_owned(grid, options, 0, &owned);
 }
 
@@ -124,7 +124,7 @@ static qdr_status use_add(const void *options)
 
 static qdr_status use_size(const void *options)
 {
-    const qdr_linear_desc layer = {QDR_OPTS_INIT, .name = "fc", .in = {{4, 1}}, .out = {{4, 1}}};
+    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{4, 1}}, .out = {{4, 1}}};
     size_t host_bytes;
     qdr_stack *stack = NULL;
     qdr_edge x, y;
@@ -140,7 +140,8 @@ static qdr_status use_size(const void *options)
 static void others(void **state)
 {
     static const int none = 0;
-    const qdr_matrix matrix = {QDR_OPTS_INIT, .n_rows = 4, .cols = {{4, 1}}, .col_axis = QDR_X, .scatter_axis = QDR_Y};
+    const qdr_matrix matrix = {QDR_INIT(qdr_matrix), .n_rows = 4, .cols = {{4, 1}}, .col_axis = QDR_X,
+                               .scatter_axis = QDR_Y};
     (void)state;
     CHECK_ALL(matrix, use_matrix, 1, OPTION(qdr_matrix, split_cols), OPTION(qdr_matrix, split_cells),
               OPTION(qdr_matrix, scatter_rows));
@@ -152,22 +153,22 @@ static void others(void **state)
 
 static qdr_status use_perf(const void *options)
 {
-    qdr_perf_cost cost;
+    qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost)};
     return qdr_perf_linear_cost(options, &cost, NULL);
 }
 
 static qdr_status use_network(const void *options)
 {
-    qdr_network_counts counts;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     return qdr_network_params(options, &counts);
 }
 
 static void models(void **state)
 {
-    const qdr_perf_linear layer = {QDR_OPTS_INIT, .m = 4, .k = 4, .n = 4, .x = 1, .y = 1, .z = 1, .d = 1};
-    qdr_network network = {QDR_OPTS_INIT,  .layers = 1, .hidden = 4, .heads = 1,   .kv_heads = 1,
-                           .head_size = 4, .ffn = 4,    .vocab = 4,  .context = 4, .norms_per_layer = 2};
-    qdr_network_counts counts;
+    const qdr_perf_linear layer = {QDR_INIT(qdr_perf_linear), .m = 4, .k = 4, .n = 4, .x = 1, .y = 1, .z = 1, .d = 1};
+    qdr_network network = {QDR_INIT(qdr_network), .layers = 1, .hidden = 4, .heads = 1,   .kv_heads = 1,
+                           .head_size = 4,        .ffn = 4,    .vocab = 4,  .context = 4, .norms_per_layer = 2};
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     (void)state;
     CHECK_ALL(layer, use_perf, 1, OPTION(qdr_perf_linear, transposed), OPTION(qdr_perf_linear, bias),
               OPTION(qdr_perf_linear, drop_gathered), OPTION(qdr_perf_linear, no_dx),
@@ -183,7 +184,7 @@ static int set_up(void **state)
 {
     (void)state;
     CHECK_OK(qdr_context_create_self(NULL, &ctx));
-    CHECK_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
+    CHECK_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
     return 0;
 }
 

@@ -150,7 +150,7 @@ static void test_presets(void **state)
     qdr_codecs codecs;
     (void)state;
     assert_int_equal(qdr_codecs_parse("hybrid", &codecs), QDR_OK);
-    assert_int_equal(codecs.version, QDR_OPTS_VERSION);
+    assert_int_equal(codecs.size, sizeof codecs);
     assert_codec(&codecs, QDR_X, QDR_TRAFFIC_ACTIVATION, "int16/128");
     assert_codec(&codecs, QDR_Y, QDR_TRAFFIC_ACTIVATION_GRADIENT, "int16/128");
     assert_codec(&codecs, QDR_Z, QDR_TRAFFIC_WEIGHT, "int16/128");
@@ -196,7 +196,7 @@ static void test_texts_of_all(void **state)
 
 static void assert_all_refused(const char *text, const char *said)
 {
-    qdr_codecs codecs = {.inside = 1}, raw = {.version = QDR_OPTS_VERSION};
+    qdr_codecs codecs = {.inside = 1}, raw = {QDR_INIT(qdr_codecs)};
     assert_int_equal(qdr_codecs_parse(text, &codecs), QDR_ERR_ARGUMENT);
     if (!strstr(qdr_last_error(), said)) fail_msg("%s: '%s' lacks '%s'", text, qdr_last_error(), said);
     assert_memory_equal(&codecs, &raw, sizeof raw);

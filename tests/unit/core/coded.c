@@ -52,7 +52,7 @@ static void places(void **state)
             n *= at.size[order[i]];
         }
         const int per_node = (int)test_between(&seed, 1, 9);
-        qdri_coding coding = {.codecs = {.version = 0}};
+        qdri_coding coding = {.codecs = {.size = 0}};
         qdri_coding_place(&at, stride, per_node, &coding);
         for (int channel = 0; channel < (int)QDR_CHANNEL_D_NEAR; channel++) {
             const int axis = (int)qdr_channel_axis((qdr_channel)channel);
@@ -72,7 +72,7 @@ static void places(void **state)
 
 static void what_is_coded(void **state)
 {
-    qdri_coding coding = {.codecs = {.version = QDR_OPTS_VERSION}};
+    qdri_coding coding = {.codecs = {QDR_INIT(qdr_codecs)}};
     const qdr_codec *gradients = &coding.codecs.of[QDR_D][QDR_TRAFFIC_GRADIENT];
     (void)state;
 #define FOUND(dtype, total) qdri_coding_find(&coding, QDR_CHANNEL_D_REDUCE, QDR_TRAFFIC_GRADIENT, dtype, total)

@@ -34,7 +34,7 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static qdr_variable variable_at(int number)
 {
-    qdr_variable variable;
+    qdr_variable variable = {QDR_INIT(qdr_variable)};
     CHECK_OK(qdr_environment_variable(number, &variable));
     return variable;
 }
@@ -91,7 +91,7 @@ static void all_refuse_what_they_do_not_understand(void **state)
 /* The name is what people look for; what counts where it is not set must be a value, too. */
 static void the_table_is_in_order(void **state)
 {
-    qdr_variable variable;
+    qdr_variable variable = {QDR_INIT(qdr_variable)};
     (void)state;
     for (int i = 0; i < qdr_environment_size(); i++) {
         variable = variable_at(i);

@@ -29,9 +29,11 @@ static int set_number(int n)
 static void add_layers(qdr_context *ctx, qdr_stack *net)
 {
     const qdr_block width = {WIDTH, 8};
-    const qdr_edge_desc rows = {QDR_OPTS_INIT, .cols = {width}, .col_axis = QDR_X};
-    const qdr_linear_desc first = {QDR_OPTS_INIT, .name = "qkv", .in = {width}, .out = {width, width, width}};
-    const qdr_linear_desc second = {QDR_OPTS_INIT, .name = "out", .in = {width}, .out = {width}, .transposed = 1};
+    const qdr_edge_desc rows = {QDR_INIT(qdr_edge_desc), .cols = {width}, .col_axis = QDR_X};
+    const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "qkv", .in = {width},
+                                   .out = {width, width, width}};
+    const qdr_linear_desc second = {QDR_INIT(qdr_linear_desc), .name = "out", .in = {width}, .out = {width},
+                                    .transposed = 1};
     qdr_edge in, qkv, heads, out;
     qdr_linear *layer;
     KEEPS(qdr_stack_add_input(net, "x", &rows, 1, &in));
@@ -45,8 +47,8 @@ static void train(qdr_context *ctx, qdr_dtype dtype)
     qdr_grid *grid;
     qdr_stack *net;
     qdr_adamw *optimizer;
-    const qdr_grid_opts one = {QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = ROWS, .row_unit = 8, .dtype = dtype};
+    const qdr_grid_opts one = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .row_unit = 8, .dtype = dtype};
     KEEPS(qdr_grid_create(ctx, &one, &grid));
     KEEPS(qdr_stack_create(grid, &opts, &net));
     add_layers(ctx, net);
@@ -69,7 +71,7 @@ static void calls_keep_the_number(void **state)
         set_number(3 - n); /* 2 where the context has 1, and the other way round */
         for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
             qdr_context *ctx;
-            const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = n, .device = "cpu"};
+            const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = n, .device = "cpu"};
             CHECK_OK(qdr_context_create_self(&opts, &ctx));
             train(ctx, dtypes[i]);
             qdr_context_destroy(&ctx);
@@ -81,7 +83,7 @@ static void calls_keep_the_number(void **state)
 static int train_one(qdr_local_world *world, int rank, void *user)
 {
     qdr_context *ctx;
-    const qdr_context_opts opts = {QDR_OPTS_INIT, .n_threads = 1 + rank % 2, .device = "cpu"};
+    const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1 + rank % 2, .device = "cpu"};
     (void)user, (void)world;
     CHECK_OK(qdr_context_create_self(&opts, &ctx));
     for (int i = 0; i < 10; i++) {

@@ -18,6 +18,7 @@ static void ask(const char *mode)
 {
     setenv("FAKE_PLUGIN", mode, 1);
     memset(&report, 0xff, sizeof report);
+    report.size = sizeof report;
     CHECK_OK(qdr_gpu_query(&report));
 }
 
@@ -40,7 +41,8 @@ static void two_gpus(void **state)
     assert_int_equal(report.n_gpus, 2);
     assert_int_equal(report.cudnn, 91900);
     assert_string_equal(report.cudnn_sentence, "");
-    const qdr_gpu *gpu = &report.gpus[1];
+    qdr_gpu found = {QDR_INIT(qdr_gpu)}, *gpu = &found;
+    CHECK_OK(qdr_gpu_describe(1, gpu));
     assert_string_equal(gpu->name, "Fake 1");
     assert_string_equal(gpu->bus, "ffff:a1:00.0"); /* as the topology writes it */
     assert_int_equal(gpu->number, 1);
@@ -58,12 +60,17 @@ static void one_cannot_be_asked(void **state)
     assert_int_equal(report.status, QDR_ERR_DEVICE);
     assert_non_null(strstr(report.sentence, "GPU 0 is lost"));
     assert_int_equal(report.n_gpus, 2);
-    assert_int_equal(report.gpus[0].status, QDR_ERR_DEVICE);
-    assert_int_equal(report.gpus[0].bytes, 0);
+    qdr_gpu lost = {QDR_INIT(qdr_gpu)}, other = lost;
+    CHECK_OK(qdr_gpu_describe(0, &lost));
+    CHECK_OK(qdr_gpu_describe(1, &other));
+    assert_int_equal(lost.status, QDR_ERR_DEVICE);
+    assert_int_equal(lost.bytes, 0);
     assert_int_equal(report.cudnn, 0);
     assert_non_null(strstr(report.cudnn_sentence, "none in the test"));
-    assert_int_equal(report.gpus[1].status, QDR_OK);
-    assert_string_equal(report.gpus[1].name, "Fake 1");
+    assert_int_equal(other.status, QDR_OK);
+    assert_string_equal(other.name, "Fake 1");
+    CHECK_FAILS(qdr_gpu_describe(2, &other), QDR_ERR_ARGUMENT, "no GPU 2");
+    assert_string_equal(other.name, "");
 }
 
 static void no_driver_and_no_gpu(void **state)

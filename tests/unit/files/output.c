@@ -222,24 +222,17 @@ static void limits_on_files_are_told(void **state)
 static void plans_tell_late_failures(void **state)
 {
     (void)state;
-    qdr_stored_plan stored = {.version = QDR_OPTS_INIT}, loaded;
-    stored.network = (qdr_network){.version = QDR_OPTS_INIT,
-                                   .layers = 1,
-                                   .hidden = 1,
-                                   .heads = 1,
-                                   .kv_heads = 1,
-                                   .head_size = 1,
-                                   .ffn = 1,
-                                   .vocab = 1,
-                                   .context = 1};
-    stored.plan = (qdr_plan){.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1, .dtype = QDR_F32};
+    qdr_network network = {QDR_INIT(qdr_network), .layers = 1, .hidden = 1, .heads = 1,  .kv_heads = 1,
+                           .head_size = 1,        .ffn = 1,    .vocab = 1,  .context = 1};
+    qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1, .dtype = QDR_F32};
+    qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &network, .plan = &plan};
     CHECK_OK(qdr_plan_store(&stored, "plan.json"));
-    stored.plan.batch = 2;
+    plan.batch = 2;
     failing_fclose = EIO;
     CHECK_FAILS(qdr_plan_store(&stored, "plan.json"), QDR_ERR_IO, "plan.json: could not be written");
     failing_fclose = 0;
-    CHECK_OK(qdr_plan_load("plan.json", &loaded));
-    assert_int_equal(loaded.plan.batch, 1);
+    CHECK_OK(qdr_plan_load("plan.json", &stored));
+    assert_int_equal(plan.batch, 1);
     assert_int_equal(count_files(), 1);
 }
 

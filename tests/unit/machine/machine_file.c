@@ -75,7 +75,7 @@ static void each_number_by_its_key(void **state)
 {
     (void)state;
     int n_keys = 0;
-    walk w = {.n_changed = 0};
+    walk w = {.machine = {QDR_INIT(qdr_machine)}};
     CHECK_OK(qdr_machine_load("dgx-a100", &w.machine));
     qdr_machine_keys(&w.machine, count_key, &n_keys);
     qdr_machine_keys(&w.machine, change_and_restore, &w);
@@ -98,7 +98,7 @@ static void refuse_bad_values(const char *key, void *user)
 static void bad_values_are_refused(void **state)
 {
     (void)state;
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     double value = 1;
     CHECK_OK(qdr_machine_load("dgx-a100", &machine));
     qdr_machine_keys(&machine, refuse_bad_values, &machine);
@@ -114,7 +114,7 @@ static void bad_values_are_refused(void **state)
 static void machines_filled_by_hand_are_checked(void **state)
 {
     (void)state;
-    qdr_machine good, bad;
+    qdr_machine good = {QDR_INIT(qdr_machine)}, bad = {QDR_INIT(qdr_machine)};
     CHECK_OK(qdr_machine_load("dgx-a100", &good));
     const struct {
         double *place;
@@ -206,19 +206,20 @@ static void wrong_files_are_refused(void **state)
         {"{\"based_on\": \"no-such-machine\"}", "no-such-machine", "machine"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        qdr_machine machine;
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
         memset(&machine, 1, sizeof machine);
+        machine.size = sizeof machine;
         CHECK_FAILS(qdr_machine_parse(cases[i].text, strlen(cases[i].text), "text", &machine), QDR_ERR_ARGUMENT,
                     cases[i].words);
         if (!strstr(qdr_last_error(), cases[i].also)) fail_msg("'%s' has not '%s'", qdr_last_error(), cases[i].also);
-        assert_int_equal(machine.version, 0);
+        assert_int_equal(machine.n_links, 0);
     }
 }
 
 static void files_are_based_on_others(void **state)
 {
     (void)state;
-    qdr_machine base, machine;
+    qdr_machine base = {QDR_INIT(qdr_machine)}, machine = {QDR_INIT(qdr_machine)};
     char text[256];
     CHECK_OK(qdr_machine_load("dgx-a100", &base));
     write_file("one", "{\"name\": \"one\", \"based_on\": \"dgx-a100\", \"memory_GBps\": 1000, "
@@ -239,7 +240,7 @@ static void files_are_based_on_others(void **state)
     snprintf(text, sizeof text, "{\"based_on\": \"%s\"}", file_path("a"));
     write_file("b", text);
     CHECK_FAILS(qdr_machine_load(file_path("a"), &machine), QDR_ERR_ARGUMENT, "cycle");
-    assert_int_equal(machine.version, 0);
+    assert_int_equal(machine.n_links, 0);
     unlink(file_path("one"));
     unlink(file_path("a"));
     unlink(file_path("b"));
@@ -254,7 +255,7 @@ static void check_ranks_per_node(const char *name, void *unused)
 {
     (void)unused;
     for (int n = 1; n <= 16; n++) {
-        qdr_machine machine, before;
+        qdr_machine machine = {QDR_INIT(qdr_machine)}, before = {QDR_INIT(qdr_machine)};
         assert_int_equal(qdr_machine_load(name, &machine), QDR_OK);
         before = machine;
         assert_int_equal(qdr_machine_set_ranks_per_node(&machine, n), QDR_OK);
@@ -280,7 +281,7 @@ static void ranks_per_node(void **state)
                  {2, 3, {2, 8, 0, 0}},  {1, 2, {4, 0, 0, 0}},  {16, 4, {2, 16, 64, 0}}};
     (void)state;
     for (int i = 0; i < 6; i++) {
-        qdr_machine machine;
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
         assert_int_equal(qdr_machine_parse(text, strlen(text), "four levels", &machine), QDR_OK);
         assert_int_equal(qdr_machine_set_ranks_per_node(&machine, cases[i].n), QDR_OK);
         assert_int_equal(machine.n_links, cases[i].n_links);
@@ -289,7 +290,7 @@ static void ranks_per_node(void **state)
     }
     assert_int_equal(qdr_machine_list(check_ranks_per_node, NULL), QDR_OK);
     assert_int_equal(qdr_machine_set_ranks_per_node(NULL, 2), QDR_ERR_ARGUMENT);
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     assert_int_equal(qdr_machine_load("laptop", &machine), QDR_OK);
     assert_int_equal(qdr_machine_set_ranks_per_node(&machine, 0), QDR_ERR_ARGUMENT);
 }

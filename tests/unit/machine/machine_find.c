@@ -53,7 +53,7 @@ static int remove_folder(void **state)
 
 static void expect(const char *text, const char *name)
 {
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     CHECK_OK(qdr_machine_find(text, &machine));
     assert_string_equal(machine.name, name);
 }
@@ -73,10 +73,11 @@ static void the_longest_alias_wins(void **state)
 static void unknown_machines_are_refused(void **state)
 {
     (void)state;
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     memset(&machine, 1, sizeof machine);
+    machine.size = sizeof machine;
     CHECK_FAILS(qdr_machine_find("Qux Grand machine", &machine), QDR_ERR_ARGUMENT, "nearest: \"Quux Grand\"");
-    assert_int_equal(machine.version, 0);
+    assert_int_equal(machine.n_links, 0);
     CHECK_FAILS(qdr_machine_find("", &machine), QDR_ERR_ARGUMENT, "\"\"");
     CHECK_FAILS(qdr_machine_find("test-gamma and more\n", &machine), QDR_ERR_ARGUMENT, "more?");
     CHECK_FAILS(qdr_machine_find(NULL, &machine), QDR_ERR_ARGUMENT, "NULL");
@@ -86,7 +87,7 @@ static void unknown_machines_are_refused(void **state)
 static void wrong_aliases_are_refused(void **state)
 {
     (void)state;
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     write_machine("test-wrong", ", \"aliases\": [7]");
     CHECK_FAILS(qdr_machine_find("Quux", &machine), QDR_ERR_ARGUMENT, "aliases");
     unlink(machine_path("test-wrong"));

@@ -6,7 +6,7 @@
 
 static qdr_network network_of(const char *text)
 {
-    qdr_network net;
+    qdr_network net = {QDR_INIT(qdr_network)};
     CHECK_OK(qdr_network_parse(text, strlen(text), "a.json", &net));
     return net;
 }
@@ -78,7 +78,7 @@ static void refusals(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        qdr_network net;
+        qdr_network net = {QDR_INIT(qdr_network)};
         CHECK_FAILS(qdr_network_parse(cases[i].text, strlen(cases[i].text), "a.json", &net), cases[i].status,
                     cases[i].says);
         assert_int_equal(net.layers, 0);

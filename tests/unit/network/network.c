@@ -13,14 +13,14 @@
 
 static qdr_network network_of(const char *text)
 {
-    qdr_network net;
+    qdr_network net = {QDR_INIT(qdr_network)};
     CHECK_OK(qdr_network_parse(text, strlen(text), "a.json", &net));
     return net;
 }
 
 static int64_t total_of(const qdr_network *net)
 {
-    qdr_network_counts counts;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     CHECK_OK(qdr_network_params(net, &counts));
     assert_true(counts.layer == counts.attention + counts.mlp + counts.norms);
     assert_true(counts.total ==
@@ -65,7 +65,7 @@ static void counts_of_checkpoints(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        qdr_network net;
+        qdr_network net = {QDR_INIT(qdr_network)};
         CHECK_OK(qdr_network_load(known[i].name, &net));
         assert_string_equal(net.name, known[i].name);
         if (total_of(&net) == known[i].n_params) continue;
@@ -82,7 +82,7 @@ typedef struct listing {
 static void see_name(const char *name, void *user)
 {
     listing *list = user;
-    qdr_network net;
+    qdr_network net = {QDR_INIT(qdr_network)};
     CHECK_OK(qdr_network_load(name, &net));
     const char *size = strrchr(name, '-');
     const double billions = size ? strtod(size + 1, NULL) : 0;
@@ -129,28 +129,16 @@ static void all_have_sources(void **state)
 /* H 10, 3 heads and 1 key head of 4, F 7, V 11, 5 positions, 2 layers, everything with biases. */
 static qdr_network by_hand(void)
 {
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .name = "hand",
-                         .layers = 2,
-                         .hidden = 10,
-                         .heads = 3,
-                         .kv_heads = 1,
-                         .head_size = 4,
-                         .ffn = 7,
-                         .vocab = 11,
-                         .context = 5,
-                         .positions = 5,
-                         .qkv_bias = 1,
-                         .out_bias = 1,
-                         .mlp_bias = 1,
-                         .norm = QDR_NORM_LAYER,
+    return (qdr_network){QDR_INIT(qdr_network), .name = "hand", .layers = 2,   .hidden = 10,  .heads = 3,
+                         .kv_heads = 1,         .head_size = 4, .ffn = 7,      .vocab = 11,   .context = 5,
+                         .positions = 5,        .qkv_bias = 1,  .out_bias = 1, .mlp_bias = 1, .norm = QDR_NORM_LAYER,
                          .norms_per_layer = 2};
 }
 
 static void each_part(void **state)
 {
     qdr_network net = by_hand();
-    qdr_network_counts c;
+    qdr_network_counts c = {QDR_INIT(qdr_network_counts)};
     (void)state;
     CHECK_OK(qdr_network_params(&net, &c));
     assert_int_equal(c.embedding, 110);
@@ -182,7 +170,7 @@ static void each_part(void **state)
 static void flops(void **state)
 {
     qdr_network net = by_hand();
-    qdr_network_flops f;
+    qdr_network_flops f = {QDR_INIT(qdr_network_flops)};
     (void)state;
     CHECK_OK(qdr_network_flops_per_token(&net, 5, &f));
     NEAR(f.linear, 2.0 * 2 * (320 + 140));
@@ -212,15 +200,15 @@ static void flops(void **state)
 static void wrong_sizes(void **state)
 {
     qdr_network net = by_hand();
-    qdr_network_counts counts = {.total = 1};
-    qdr_network_flops f;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts), .total = 1};
+    qdr_network_flops f = {QDR_INIT(qdr_network_flops)};
     (void)state;
-    CHECK_FAILS(qdr_network_params(NULL, &counts), QDR_ERR_ARGUMENT, "the network is NULL");
+    CHECK_FAILS(qdr_network_params(NULL, &counts), QDR_ERR_ARGUMENT, "qdr_network: the pointer is NULL");
     assert_int_equal(counts.total, 0);
-    CHECK_FAILS(qdr_network_params(&net, NULL), QDR_ERR_ARGUMENT, "the result is NULL");
-    CHECK_FAILS(qdr_network_flops_per_token(&net, 1, NULL), QDR_ERR_ARGUMENT, "the result is NULL");
-    net.version = 0;
-    CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_ARGUMENT, "version is 0");
+    CHECK_FAILS(qdr_network_params(&net, NULL), QDR_ERR_ARGUMENT, "qdr_network_counts: the pointer is NULL");
+    CHECK_FAILS(qdr_network_flops_per_token(&net, 1, NULL), QDR_ERR_ARGUMENT, "qdr_network_flops: the pointer is NULL");
+    net.size = 0;
+    CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_ARGUMENT, "size is 0");
     net = by_hand();
     net.layers = 0;
     CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_SHAPE, "network: hand has layers 0; from 1 to 2147483647");
@@ -246,7 +234,7 @@ static void wrong_sizes(void **state)
 static void check_shape(const qdr_network *net, int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads,
                         int64_t head_size, int64_t ffn, int64_t vocab, int64_t context)
 {
-    assert_int_equal(net->version, QDR_OPTS_INIT);
+    assert_int_equal(net->size, sizeof *net);
     assert_int_equal(net->norms_per_layer, 2);
     assert_int_equal(net->layers, layers);
     assert_int_equal(net->hidden, hidden);
@@ -421,7 +409,6 @@ static void refusals(void **state)
         qdr_network net = by_hand();
         CHECK_FAILS(qdr_network_parse(cases[i].text, strlen(cases[i].text), "a.json", &net), cases[i].status,
                     cases[i].says);
-        assert_int_equal(net.version, 0);
         assert_int_equal(net.layers, 0);
     }
     /* No experts are no mixture. */
@@ -430,20 +417,20 @@ static void refusals(void **state)
 
 static void null_is_refused(void **state)
 {
-    qdr_network net;
+    qdr_network net = {QDR_INIT(qdr_network)};
     (void)state;
     CHECK_FAILS(qdr_network_load(NULL, &net), QDR_ERR_ARGUMENT, "the name is NULL");
-    CHECK_FAILS(qdr_network_load("gpt2", NULL), QDR_ERR_ARGUMENT, "the result is NULL");
+    CHECK_FAILS(qdr_network_load("gpt2", NULL), QDR_ERR_ARGUMENT, "is NULL");
     CHECK_FAILS(qdr_network_parse(NULL, 0, "a", &net), QDR_ERR_ARGUMENT, "is NULL");
     CHECK_FAILS(qdr_network_parse("", 0, NULL, &net), QDR_ERR_ARGUMENT, "is NULL");
-    CHECK_FAILS(qdr_network_parse("", 0, "a", NULL), QDR_ERR_ARGUMENT, "the result is NULL");
+    CHECK_FAILS(qdr_network_parse("", 0, "a", NULL), QDR_ERR_ARGUMENT, "is NULL");
 }
 
 /* ---- names and paths ---- */
 
 static void unknown_names(void **state)
 {
-    qdr_network net;
+    qdr_network net = {QDR_INIT(qdr_network)};
     char longer[300];
     (void)state;
     CHECK_FAILS(qdr_network_load("gtp2", &net), QDR_ERR_ARGUMENT,
@@ -461,12 +448,12 @@ static void unknown_names(void **state)
     CHECK_FAILS(qdr_network_load(longer, &net), QDR_ERR_ARGUMENT, "none of the");
     CHECK_FAILS(qdr_network_load("none.json", &net), QDR_ERR_IO, "none.json cannot be opened");
     CHECK_FAILS(qdr_network_load("./gpt2", &net), QDR_ERR_IO, "./gpt2 cannot be opened");
-    assert_int_equal(net.version, 0);
+    assert_int_equal(net.layers, 0);
 }
 
 static void too_long_a_path(void **state)
 {
-    qdr_network net;
+    qdr_network net = {QDR_INIT(qdr_network)};
     char path[QDRI_DATA_PATH_BYTES + 1];
     (void)state;
     memset(path, '/', sizeof path);
@@ -489,7 +476,7 @@ static void folders_and_paths(void **state)
     char folder[] = "/tmp/qdr_network_XXXXXX", path[4][96], list[200];
     const char *before = getenv("QDR_DATA_PATH");
     char *kept = before ? strdup(before) : NULL;
-    qdr_network net;
+    qdr_network net = {QDR_INIT(qdr_network)};
     listing names = {0, 0, ""};
     (void)state;
     assert_non_null(mkdtemp(folder));

@@ -43,7 +43,7 @@ static void draw_name(const char *name, void *user)
 static qdr_machine random_machine(uint64_t *seed)
 {
     drawn_name drawn = {.seed = seed};
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     CHECK_OK(qdr_machine_list(draw_name, &drawn));
     CHECK_OK(qdr_machine_load(drawn.name, &machine));
     machine.software.host_power = 0;
@@ -54,7 +54,7 @@ static qdr_network random_network(uint64_t *seed)
 {
     const int64_t kv_heads = test_between(seed, 1, 8), heads = kv_heads << test_between(seed, 0, 3);
     const int64_t head_size = 64 << test_between(seed, 0, 1), context = 128 << test_between(seed, 0, 4);
-    return (qdr_network){.version = QDR_OPTS_INIT,
+    return (qdr_network){QDR_INIT(qdr_network),
                          .name = "few layers",
                          .layers = N_LAYERS,
                          .hidden = heads * head_size,
@@ -77,7 +77,7 @@ static qdr_network random_network(uint64_t *seed)
 static qdr_plan random_plan(uint64_t *seed)
 {
     static const char *const orders[] = {"xyzd", "dzyx", "yxzd", "zxyd", "dxyz"};
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = 1 << test_between(seed, 0, 3),
                      .y = 1 << test_between(seed, 0, 3),
                      .z = 1 << test_between(seed, 0, 2),
@@ -104,11 +104,8 @@ static double pass_secs(const choice_case *c, const qdri_net *net, const qdri_sc
 static double stack_secs(const choice_case *c, int *panels, int *parts)
 {
     const qdri_position position = {.size = {c->plan.x, c->plan.y, c->plan.z, c->plan.d}};
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
-                                 .n_rows = c->plan.batch * c->network.context,
-                                 .row_unit = c->network.context,
-                                 .dtype = c->plan.dtype,
-                                 .overlap = c->plan.overlap};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = c->plan.batch * c->network.context,
+                                 .row_unit = c->network.context, .dtype = c->plan.dtype, .overlap = c->plan.overlap};
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
     qdri_net net = {0};
     qdri_schedule list = {0};
@@ -131,7 +128,7 @@ static double stack_secs(const choice_case *c, int *panels, int *parts)
 static double plan_secs(const choice_case *c, int *panels, int *parts)
 {
     qdr_model *model;
-    qdr_plan_result result;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     CHECK_OK(qdr_model_create(&c->machine, &c->network, &model));
     CHECK_OK(qdr_model_predict(model, &c->plan, &result));
     qdr_model_destroy(&model);
@@ -182,9 +179,9 @@ static void parts_are_tried_after_panels(void **state)
 static void a_machine_without_the_type_is_refused(void **state)
 {
     uint64_t seed = test_seed();
-    choice_case c = {.network = random_network(&seed), .plan = random_plan(&seed)};
+    choice_case c = {.machine = {QDR_INIT(qdr_machine)}, .network = random_network(&seed), .plan = random_plan(&seed)};
     const qdri_position position = {.size = {2, 2, 1, 1}};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = c.network.context, .row_unit = c.network.context,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = c.network.context, .row_unit = c.network.context,
                                  .dtype = QDR_F64};
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
     qdri_net net = {0};

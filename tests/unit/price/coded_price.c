@@ -17,7 +17,7 @@ static const double int8_of_f32 = 132 / 512.0;
 
 static qdr_machine machine_of(void)
 {
-    qdr_machine machine = {.version = QDR_OPTS_INIT,
+    qdr_machine machine = {QDR_INIT(qdr_machine),
                            .name = "round numbers",
                            .ranks_per_node = 4,
                            .memory_bytes = 64e9,
@@ -43,7 +43,7 @@ typedef struct coded_case {
 
 static qdri_task_price price_with(const qdr_machine *machine, const coded_case *c, qdr_dtype dtype, int64_t row_elems)
 {
-    qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 4 / c->members, .y = 1, .z = 1, .d = c->g * c->members};
+    qdr_plan plan = {QDR_INIT(qdr_plan), .x = 4 / c->members, .y = 1, .z = 1, .d = c->g * c->members};
     static qdri_pricing pricing;
     const int64_t n_elems = (int64_t)(c->bytes / (double)qdr_dtype_bytes(dtype));
     qdri_task task = {.kind = QDRI_TASK_COLLECTIVE,
@@ -246,8 +246,7 @@ static void levels_by_hand(void **state)
     const qdr_machine machine = machine_of();
     const double bytes = 64 * MIB, sending = bytes * int8_of_f32 / adapter_rate,
                  coding = bytes / encode_rate + 2 * bytes / decode_rate;
-    qdr_plan plan = {
-        .version = QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 8, .gradient_parts = 2, .optimizer_parts = 4};
+    qdr_plan plan = {QDR_INIT(qdr_plan), .x = 2, .y = 1, .z = 1, .d = 8, .gradient_parts = 2, .optimizer_parts = 4};
     static qdri_pricing pricing;
     (void)state;
     CHECK_OK(qdr_codecs_parse("int8", &plan.codecs));
@@ -293,7 +292,7 @@ static void nodes_follow_the_order(void **state)
         {"dxyz", 4, 4, 1, 1}, {"xdyz", 4, 2, 2, 0}, {"", 4, 2, 2, 0}, {"xyzd", 2, 4, 1, 0}, {"dxyz", 2, 2, 2, 0}};
     (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
-        qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 2, .y = 1, .z = 1, .d = 4};
+        qdr_plan plan = {QDR_INIT(qdr_plan), .x = 2, .y = 1, .z = 1, .d = 4};
         CHECK_OK(qdr_codecs_parse("int8", &plan.codecs));
         snprintf(plan.order, sizeof plan.order, "%s", cases[i].order);
         const qdri_coding coding = qdri_plan_coding(&plan, cases[i].ranks_per_node);

@@ -14,9 +14,7 @@
 static qdr_machine machine_of(void)
 {
     return (qdr_machine){
-        .version = QDR_OPTS_INIT,
-        .ranks_per_node = 4,
-        .n_links = 2,
+        QDR_INIT(qdr_machine), .ranks_per_node = 4, .n_links = 2,
         .links = {{.n_ranks = 4, .rank_bytes_per_sec = 100 * GB, .step_secs = USEC, .slowdown = 0.25},
                   {.n_adapters = 2, .adapter_bytes_per_sec = 10 * GB, .step_secs = 10 * USEC, .slowdown = 0.125}},
         .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{1, 1}}}};
@@ -354,7 +352,7 @@ static void protocols(void **state)
     (void)state;
     machine.collectives.fill_secs = 4 * USEC;
     machine.collectives.n_protocols = 2;
-    machine.collectives.protocols[1] = (qdr_machine_protocol){0.25, 0.5};
+    machine.collectives.protocols[1] = (qdr_machine_protocol){.step_factor = 0.25, .rate_factor = 0.5};
     ASSERT_WAYS(&machine, "protocol", {4, 1, QDR_ALL_GATHER, 1 * KB, (4 + 3) / 4.0, 3 / 4.0 / 50},
                 {4, 1, QDR_ALL_REDUCE, 1 * KB, (4 + 6) / 4.0, 6 / 4.0 / 50},
                 {4, 1, QDR_ALL_REDUCE, 1e9, 4 + 6, 6 / 4.0 / 100});

@@ -15,16 +15,16 @@
 #define ATTENTION 0.25e12
 enum { LAYERS = 8, H = 256, F = 1024, V = 1000, CONTEXT = 128 };
 
-static const qdr_network network = {QDR_OPTS_INIT, .name = "eight layers", .layers = LAYERS,     .hidden = H,
-                                    .heads = 4,    .kv_heads = 4,          .head_size = H / 4,   .ffn = F,
-                                    .vocab = V,    .context = CONTEXT,     .positions = CONTEXT, .norms_per_layer = 2,
-                                    .tied = 1};
+static const qdr_network network = {
+    QDR_INIT(qdr_network), .name = "eight layers", .layers = LAYERS, .hidden = H, .heads = 4,
+    .kv_heads = 4,         .head_size = H / 4,     .ffn = F,         .vocab = V,  .context = CONTEXT,
+    .positions = CONTEXT,  .norms_per_layer = 2,   .tied = 1};
 
 /* Memory is so fast that nothing waits for it. */
 static inline qdr_machine machine_of(void)
 {
     const qdr_machine_products products = {2 * PRODUCTS, 0.5, 0, 0, 0, {1, 1, 1}, 1};
-    return (qdr_machine){.version = QDR_OPTS_INIT,
+    return (qdr_machine){QDR_INIT(qdr_machine),
                          .name = "round numbers",
                          .ranks_per_node = 1,
                          .memory_bytes = 1e12,
@@ -47,21 +47,14 @@ static const double layer = 2.0 * CONTEXT * (3.0 * H * H + H * H + 2.0 * H * F) 
 
 static inline qdr_plan plan_of(int64_t batch, int64_t micro_batch)
 {
-    return (qdr_plan){.version = QDR_OPTS_INIT,
-                      .x = 1,
-                      .y = 1,
-                      .z = 1,
-                      .d = 1,
-                      .batch = batch,
-                      .micro_batch = micro_batch,
-                      .panels = 1,
-                      .batch_parts = 1,
-                      .dtype = QDR_F32};
+    return (qdr_plan){
+        QDR_INIT(qdr_plan),         .x = 1,      .y = 1,           .z = 1,          .d = 1, .batch = batch,
+        .micro_batch = micro_batch, .panels = 1, .batch_parts = 1, .dtype = QDR_F32};
 }
 
 static inline qdr_plan_result predict(const qdr_machine *machine, const qdr_network *of, const qdr_plan *plan)
 {
-    qdr_plan_result result;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     qdr_model *model = NULL;
     CHECK_OK(qdr_model_create(machine, of, &model));
     CHECK_OK(qdr_model_predict(model, plan, &result));

@@ -16,7 +16,7 @@ enum { MOST = 512 };
 static qdr_machine planted(void)
 {
     qdr_machine m = {
-        .version = QDR_OPTS_INIT,
+        QDR_INIT(qdr_machine),
         .name = "planted",
         .device = "a \"device\" \\ of\ttests",
         .ranks_per_node = 4,
@@ -62,7 +62,7 @@ typedef struct set {
 static void add(set *s, qdr_sample sample)
 {
     assert_true(s->n < MOST);
-    sample.version = QDR_OPTS_INIT;
+    sample.size = sizeof sample;
     sample.group = "test";
     sample.secs = 1;
     s->samples[s->n++] = sample;
@@ -250,12 +250,12 @@ static void refused(void **state)
 {
     qdr_machine machine = blank();
     const qdr_machine before = machine;
-    const qdr_sample good = {.version = QDR_OPTS_INIT, .group = "test", .secs = 1, .n_kernels = 1};
+    const qdr_sample good = {QDR_INIT(qdr_sample), .group = "test", .secs = 1, .n_kernels = 1};
     qdr_sample bad[6];
     double secs = 1;
     (void)state;
     for (int i = 0; i < 6; i++) bad[i] = good;
-    bad[0].version = 0;
+    bad[0].size = 0;
     bad[1].secs = 0;
     bad[2].secs = (double)NAN;
     bad[3].kind = QDR_N_SAMPLE_KINDS;
@@ -298,7 +298,7 @@ static void read_back(const qdr_machine *machine, const char *more)
 {
     char *text = NULL;
     size_t bytes = 0;
-    qdr_machine got;
+    qdr_machine got = {QDR_INIT(qdr_machine)};
     FILE *file = open_memstream(&text, &bytes);
     assert_non_null(file);
     assert_int_equal(qdr_machine_write(machine, more, file), QDR_OK);
@@ -316,7 +316,7 @@ static void read_back(const qdr_machine *machine, const char *more)
 
 static void each_machine(const char *name, void *user)
 {
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     (void)user;
     assert_int_equal(qdr_machine_load(name, &machine), QDR_OK);
     read_back(&machine, NULL);
@@ -348,27 +348,16 @@ static void files(void **state)
 
 static qdr_network small_network(int64_t n_layers)
 {
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .layers = n_layers,
-                         .hidden = 256,
-                         .heads = 8,
-                         .kv_heads = 8,
-                         .head_size = 32,
-                         .ffn = 1024,
-                         .vocab = 64,
-                         .context = 64,
-                         .positions = 64,
-                         .qkv_bias = 1,
-                         .out_bias = 1,
-                         .mlp_bias = 1,
-                         .norms_per_layer = 2};
+    return (qdr_network){QDR_INIT(qdr_network), .layers = n_layers, .hidden = 256, .heads = 8,          .kv_heads = 8,
+                         .head_size = 32,       .ffn = 1024,        .vocab = 64,   .context = 64,       .positions = 64,
+                         .qkv_bias = 1,         .out_bias = 1,      .mlp_bias = 1, .norms_per_layer = 2};
 }
 
 static double step_secs(const qdr_machine *machine, const qdr_plan *plan, int64_t n_layers)
 {
     const qdr_network network = small_network(n_layers);
     qdr_model *model;
-    qdr_plan_result result;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     assert_int_equal(qdr_model_create(machine, &network, &model), QDR_OK);
     assert_int_equal(qdr_model_predict(model, plan, &result), QDR_OK);
     qdr_model_destroy(&model);
@@ -397,7 +386,7 @@ static void layers(void **state)
     (void)state;
     for (int g = 0; g < 6; g++)
         for (int layout = 0; layout < 2; layout++) {
-            const qdr_plan plan = {.version = QDR_OPTS_INIT,
+            const qdr_plan plan = {QDR_INIT(qdr_plan),
                                    .x = grids[g][0],
                                    .y = grids[g][1],
                                    .z = grids[g][2],
@@ -417,7 +406,7 @@ static void layers_refused(void **state)
 {
     const qdr_machine machine = planted();
     const qdr_network network = small_network(1);
-    qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1};
+    qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1};
     double a, b;
     qdr_model *model;
     (void)state;

@@ -120,7 +120,7 @@ enum { N_LAYERS = 12, N_TRIALS = 60 };
 static qdr_network usual_network(uint64_t *seed)
 {
     static const int64_t hidden[] = {1536, 3072, 6144};
-    qdr_network n = {.version = QDR_OPTS_INIT, .name = "usual", .layers = N_LAYERS};
+    qdr_network n = {QDR_INIT(qdr_network), .name = "usual", .layers = N_LAYERS};
     n.hidden = random_of(seed, hidden, 3);
     n.heads = 24;
     n.kv_heads = random_flag(seed) ? 24 : 12;
@@ -142,11 +142,8 @@ static double exact_secs(const qdr_machine *machine, const qdr_network *network,
 {
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
     const qdri_position position = qdri_plan_position(plan);
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
-                                 .n_rows = plan->batch * network->context,
-                                 .row_unit = network->context,
-                                 .dtype = plan->dtype,
-                                 .panels = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = plan->batch * network->context,
+                                 .row_unit = network->context, .dtype = plan->dtype, .panels = 1};
     qdri_net net;
     qdri_net_lists lists = {.n_layers = 0};
     double forward_secs = 0, backward_secs = 0;
@@ -171,9 +168,9 @@ static void layers(void **state)
     for (int trial = 0; trial < N_TRIALS; trial++) {
         const qdr_network network = usual_network(&seed);
         qdr_plan plan = random_grid(&seed);
-        qdr_machine machine;
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
         qdr_model *model = NULL;
-        qdr_plan_result result;
+        qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
         CHECK_OK(qdr_machine_load(machines[trial % 3], &machine));
         machine.software = (qdr_machine_software){.launch_secs = 4e-6};
         if (machine.bf16.peak_flops > 0)

@@ -15,8 +15,8 @@ enum { N_MACHINES = sizeof machines / sizeof *machines, N_NETWORKS = 4 };
 
 static qdr_model *model_of(const char *machine_name, const char *network_name)
 {
-    qdr_machine machine;
-    qdr_network network;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
     CHECK_OK(qdr_machine_load(machine_name, &machine));
     CHECK_OK(qdr_network_load(network_name, &network));
@@ -81,7 +81,7 @@ static void bounds_and_terms(void **state)
         qdr_model *model = model_of(machine, network);
         for (int trial = 0; trial < 625; trial++, n++) {
             const qdr_plan plan = random_plan(&seed, type_of(machine));
-            qdr_plan_result result;
+            qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
             double bound = 0, work[QDRI_N_RECOMPUTES];
             CHECK_OK(qdr_model_predict(model, &plan, &result));
             CHECK_OK(qdr_model_bound(model, &plan, &bound));
@@ -112,19 +112,19 @@ static void winners(void **state)
 {
     (void)state;
     static const int few[] = {1, 6, 8, 12, 16}, pairs[][2] = {{0, 1}, {3, 0}, {4, 0}};
-    static qdr_search_result found, all;
+    static qdri_search_result found, all;
     const int is_long = getenv("QDR_TEST_LONG") != NULL;
     for (int i = 0; i < 3; i++) {
         qdr_model *model = model_of(machines[pairs[i][0]], networks[pairs[i][1]]);
         for (int j = 0; j < (is_long ? 64 : 5); j++) {
-            qdr_search_opts opts = {.version = QDR_OPTS_INIT, .n_best = 3};
+            qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_best = 3};
             opts.n_ranks = is_long ? j + 1 : few[j];
             opts.batch = 2 * opts.n_ranks;
             opts.dtype = type_of(machines[pairs[i][0]]);
             opts.memory_bytes = 1e13;
-            CHECK_OK(qdr_model_search(model, &opts, &found));
+            CHECK_OK(qdri_model_search(model, &opts, &found));
             opts.exhaustive = 1;
-            CHECK_OK(qdr_model_search(model, &opts, &all));
+            CHECK_OK(qdri_model_search(model, &opts, &all));
             assert_true(found.n_best >= 1 && found.n_best == all.n_best);
             assert_true(found.n_simulated <= all.n_simulated);
             for (int b = 0; b < found.n_best; b++)
@@ -156,16 +156,16 @@ static void set_ideal(qdr_machine *machine)
 static void ideal_links(void **state)
 {
     (void)state;
-    qdr_machine machine;
-    qdr_network network;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
-    qdr_plan_result one, many;
+    qdr_plan_result one = {QDR_INIT(qdr_plan_result)}, many = {QDR_INIT(qdr_plan_result)};
     CHECK_OK(qdr_machine_load("dgx-a100", &machine));
     CHECK_OK(qdr_network_load("gpt2-xl", &network));
     set_ideal(&machine);
     machine.software.host_secs = machine.software.collective_host_secs = 0;
     CHECK_OK(qdr_model_create(&machine, &network, &model));
-    const qdr_plan alone = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .dtype = QDR_BF16, .batch = 4};
+    const qdr_plan alone = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .dtype = QDR_BF16, .batch = 4};
     CHECK_OK(qdr_model_predict(model, &alone, &one));
     for (int is_z = 0; is_z < 2; is_z++) {
         qdr_plan plan = alone;
@@ -184,14 +184,14 @@ static void ideal_links(void **state)
 static void f16_is_as_bf16(void **state)
 {
     (void)state;
-    qdr_machine machine;
-    qdr_network network;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
-    qdr_plan_result bf16, f16;
+    qdr_plan_result bf16 = {QDR_INIT(qdr_plan_result)}, f16 = {QDR_INIT(qdr_plan_result)};
     CHECK_OK(qdr_machine_load("dgx-a100", &machine));
     CHECK_OK(qdr_network_load("gpt2-xl", &network));
     CHECK_OK(qdr_model_create(&machine, &network, &model));
-    qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 2, .y = 2, .z = 2, .d = 2, .batch = 8};
+    qdr_plan plan = {QDR_INIT(qdr_plan), .x = 2, .y = 2, .z = 2, .d = 2, .batch = 8};
     plan.dtype = QDR_BF16;
     CHECK_OK(qdr_model_predict(model, &plan, &bf16));
     plan.dtype = QDR_F16;
@@ -223,7 +223,7 @@ static void rings(void **state)
 static void last_level(void **state)
 {
     (void)state;
-    qdr_machine measured = {.n_links = 1}, any = {.n_links = 1};
+    qdr_machine measured = {QDR_INIT(qdr_machine), .n_links = 1}, any = {QDR_INIT(qdr_machine), .n_links = 1};
     measured.links[0].n_ranks = 9;
     for (int g = 2; g <= 64; g++)
         for (int stride = 1; stride <= 64; stride *= 2) {
@@ -240,10 +240,10 @@ static void last_level(void **state)
 static void levels(void **state)
 {
     (void)state;
-    qdr_machine m;
-    qdr_network network;
+    qdr_machine m = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
-    qdr_plan_result result;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     CHECK_OK(qdr_machine_load("laptop", &m));
     m.n_links = 2;
     m.links[0] = (qdr_machine_link){.n_ranks = 8, .rank_bytes_per_sec = 1e11};
@@ -251,7 +251,7 @@ static void levels(void **state)
     m.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
     CHECK_OK(qdr_network_load("gpt2", &network));
     CHECK_OK(qdr_model_create(&m, &network, &model));
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = 1,
                      .y = 1,
                      .z = 1,
@@ -289,7 +289,7 @@ static void levels(void **state)
 static double busy_d(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
     qdr_model *model = NULL;
-    qdr_plan_result result;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     CHECK_OK(qdr_model_create(machine, network, &model));
     CHECK_OK(qdr_model_predict(model, plan, &result));
     qdr_model_destroy(&model);
@@ -301,8 +301,8 @@ static double busy_d(const qdr_machine *machine, const qdr_network *network, con
 static void parts_follow_the_order(void **state)
 {
     (void)state;
-    qdr_machine nodes, one;
-    qdr_network network;
+    qdr_machine nodes = {QDR_INIT(qdr_machine)}, one = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     CHECK_OK(qdr_machine_load("laptop", &nodes));
     CHECK_OK(qdr_network_load("gpt2", &network));
     nodes.n_links = 2;
@@ -312,7 +312,7 @@ static void parts_follow_the_order(void **state)
     one = nodes;
     one.n_links = 1;
     one.links[0].n_ranks = 0;
-    qdr_plan plan = {.version = QDR_OPTS_INIT,
+    qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = 4,
                      .y = 1,
                      .z = 1,
@@ -337,7 +337,7 @@ static void bytes_of_collectives(void **state)
     (void)state;
     uint64_t seed = test_seed();
     for (int i = 0; i < 400; i++) {
-        qdr_machine m;
+        qdr_machine m = {QDR_INIT(qdr_machine)};
         CHECK_OK(qdr_machine_load(machines[i % N_MACHINES], &m));
         const int g = (int)test_between(&seed, 2, 64), stride = 1 << test_between(&seed, 0, 5);
         const qdri_group group = qdri_group_make(&m, g, stride, g * stride * 2);
@@ -381,7 +381,7 @@ static void try_key(const char *key, void *user)
     change *c = user;
     qdr_machine other = *c->machine;
     qdr_model *model = NULL;
-    qdr_plan_result result;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     double value = 0;
     const int sense = sense_of(key);
     CHECK_OK(qdr_machine_get(&other, key, &value));
@@ -406,10 +406,10 @@ static void monotone(void **state)
     uint64_t seed = test_seed();
     int n_wrong = 0;
     for (int trial = 0; trial < 64; trial++) {
-        qdr_machine machine;
-        qdr_network network;
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
+        qdr_network network = {QDR_INIT(qdr_network)};
         qdr_model *model = NULL;
-        qdr_plan_result result;
+        qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
         CHECK_OK(qdr_machine_load(machines[trial % N_MACHINES], &machine));
         machine.processor_slowdown = machine.transfer_slowdown = 0; /* that is contention, too */
         CHECK_OK(qdr_network_load(networks[test_between(&seed, 0, 1)], &network));
@@ -417,7 +417,7 @@ static void monotone(void **state)
         if (overlaps) machine.collectives.n_protocols = 1, machine.collectives.has_tree = 0;
         CHECK_OK(qdr_model_create(&machine, &network, &model));
         qdr_plan plan = {
-            .version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .dtype = type_of(machines[trial % N_MACHINES])};
+            QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .dtype = type_of(machines[trial % N_MACHINES])};
         int *const axes[] = {&plan.x, &plan.y, &plan.z, &plan.d};
         *axes[trial / N_MACHINES % 4] = 1 << test_between(&seed, 0, 5);
         plan.layout = random_flag(&seed) ? QDR_SCATTERED : QDR_REPLICATED;

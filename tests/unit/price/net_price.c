@@ -14,28 +14,20 @@ enum { CONTEXT = 64, N_LAYERS = 3 };
 
 static qdr_network network_of(int tied, int few_keys)
 {
-    return (qdr_network){.version = QDR_OPTS_INIT,
-                         .name = "three layers",
-                         .layers = N_LAYERS,
-                         .hidden = 768,
-                         .heads = 12,
-                         .kv_heads = few_keys ? 1 : 12,
-                         .head_size = 64,
-                         .ffn = 3072,
-                         .vocab = 1200,
-                         .context = CONTEXT,
-                         .positions = CONTEXT,
-                         .qkv_bias = 1,
-                         .out_bias = 1,
-                         .mlp_bias = 1,
-                         .norms_per_layer = 2,
-                         .tied = tied};
+    return (qdr_network){QDR_INIT(qdr_network), .name = "three layers",
+                         .layers = N_LAYERS,    .hidden = 768,
+                         .heads = 12,           .kv_heads = few_keys ? 1 : 12,
+                         .head_size = 64,       .ffn = 3072,
+                         .vocab = 1200,         .context = CONTEXT,
+                         .positions = CONTEXT,  .qkv_bias = 1,
+                         .out_bias = 1,         .mlp_bias = 1,
+                         .norms_per_layer = 2,  .tied = tied};
 }
 
 /* What a framework does to gradients on their way is none of the lists' business. */
 static qdr_machine machine_of(const char *name)
 {
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     assert_int_equal(qdr_machine_load(name, &machine), QDR_OK);
     machine.software.gradient_bytes = machine.software.bucket_bytes = 0;
     return machine;
@@ -45,11 +37,8 @@ static void describe(const qdr_network *network, const qdr_plan *plan, qdri_net 
 {
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
     const qdri_position position = {.size = {plan->x, plan->y, plan->z, plan->d}};
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
-                                 .n_rows = plan->batch * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .dtype = plan->dtype,
-                                 .panels = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = plan->batch * CONTEXT, .row_unit = CONTEXT,
+                                 .dtype = plan->dtype, .panels = 1};
     assert_int_equal(qdri_describe(net, network, &position, &opts, CONTEXT, plan->layout, N_LAYERS, layer_of), QDR_OK);
     assert_int_equal(qdri_net_build(net, lists), QDR_OK);
 }
@@ -68,11 +57,11 @@ static qdr_status add_layer(qdri_net *net, const qdr_linear_desc *desc, qdr_edge
 static void describe_layer(int g, qdr_layout layout, qdr_dtype dtype, int panels, qdri_net *net, qdri_net_lists *lists)
 {
     const qdri_position position = {.size = {g, 1, 1, 1}};
-    const qdr_stack_opts opts = {
-        .version = QDR_OPTS_INIT, .n_rows = N_ROWS, .row_unit = 1, .dtype = dtype, .panels = panels};
-    const qdr_edge_desc input = {.version = QDR_OPTS_INIT, .cols = {{N_IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc layer = {
-        .version = QDR_OPTS_INIT, .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}}, .out_layout = layout};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N_ROWS, .row_unit = 1, .dtype = dtype,
+                                 .panels = panels};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N_IN, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}},
+                                   .out_layout = layout};
     qdr_edge x, y;
     assert_int_equal(qdri_net_begin(net, &position, &opts), QDR_OK);
     assert_int_equal(qdri_net_add_input(net, "x", &input, 1, &x), QDR_OK);
@@ -163,11 +152,11 @@ static void levels_and_codecs(void **state)
     const qdr_machine machine = nodes_of_four();
     (void)state;
     for (int i = 0; i < 4; i++) {
-        const qdr_stack_opts opts = {.version = QDR_OPTS_INIT, .n_rows = 64, .row_unit = 1, .panels = 1};
-        const qdr_edge_desc input = {.version = QDR_OPTS_INIT, .cols = {{N_IN, 1}}, .col_axis = QDR_X};
-        const qdr_linear_desc layer = {.version = QDR_OPTS_INIT, .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}}};
+        const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 64, .row_unit = 1, .panels = 1};
+        const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N_IN, 1}}, .col_axis = QDR_X};
+        const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{N_IN, 1}}, .out = {{N_OUT, 1}}};
         const qdri_position position = {.size = {1, 1, 1, 8}, .near = cases[i].near, .far = cases[i].far};
-        qdri_coding coding = {.codecs = {.version = QDR_OPTS_VERSION}};
+        qdri_coding coding = {.codecs = {QDR_INIT(qdr_codecs)}};
         const int stride[QDR_N_AXES] = {1, 1, 1, 1};
         qdri_net net = {0};
         qdri_net_lists lists = {.n_layers = 0};
@@ -200,19 +189,15 @@ static void layers_alone(void **state)
     for (int i = 0; i < 12; i++) {
         /* Three ranks: those of another stage would be on two nodes. */
         const int few = i % 2, x = few ? 3 : 4, y = few ? 1 : 2, z = few ? 1 : 2, d = few ? 1 : 4;
-        qdr_plan plan = {.version = QDR_OPTS_INIT, .x = x, .y = y, .z = z, .d = d, .batch = 64, .dtype = QDR_BF16};
+        qdr_plan plan = {QDR_INIT(qdr_plan), .x = x, .y = y, .z = z, .d = d, .batch = 64, .dtype = QDR_BF16};
         const int64_t rows = 64 * CONTEXT;
         const char *order = i % 3 == 0 ? "xyzd" : i % 3 == 1 ? "dzyx" : "zdxy";
         plan.panels = i & 4 ? 2 : 0;
         plan.batch_parts = i & 8 ? 2 : 0;
         memcpy(plan.order, order, 4);
         const qdri_position position = {.size = {x, y, z, d}};
-        const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
-                                     .n_rows = rows,
-                                     .row_unit = CONTEXT,
-                                     .dtype = QDR_BF16,
-                                     .panels = plan.panels,
-                                     .batch_parts = plan.batch_parts};
+        const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = rows,        .row_unit = CONTEXT,
+                                     .dtype = QDR_BF16,        .panels = plan.panels, .batch_parts = plan.batch_parts};
         qdri_net net = {0};
         qdri_net_lists lists = {.n_layers = 0};
         double forward, backward, wanted[2];
@@ -244,7 +229,7 @@ static void long_nets_stay_long(void **state)
     const qdr_network network = network_of(1, 0);
     const qdr_machine machine = machine_of("perlmutter");
     const qdri_position position = {.size = {4, 2, 1, 1}};
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT, .n_rows = 8 * CONTEXT, .row_unit = CONTEXT};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8 * CONTEXT, .row_unit = CONTEXT};
     qdri_net net = {0};
     (void)state;
     CHECK_OK(qdri_describe_layers(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, N_MANY));
@@ -266,15 +251,15 @@ typedef struct priced_layer {
 static double layer_secs(const qdr_machine *machine, const priced_layer *l, int *panels, int *parts)
 {
     const qdri_position position = {.size = {4, 1, 1, l->n_copies}};
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = l->n_rows * l->n_copies,
                                  .row_unit = 1,
                                  .dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32,
                                  .panels = *panels,
                                  .batch_parts = *parts};
-    const qdr_edge_desc input = {.version = QDR_OPTS_INIT, .cols = {{l->n_in, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc layer = {
-        .version = QDR_OPTS_INIT, .name = "fc", .in = {{l->n_in, 1}}, .out = {{l->n_out, 1}}, .out_layout = l->layout};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{l->n_in, 1}}, .col_axis = QDR_X};
+    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{l->n_in, 1}},
+                                   .out = {{l->n_out, 1}}, .out_layout = l->layout};
     qdri_net net = {0};
     qdri_net_lists lists = {.n_layers = 0};
     double forward_secs, backward_secs;
@@ -303,7 +288,7 @@ static void the_choice_is_the_best(void **state)
     int n_divided = 0, n_parts = 0;
     (void)state;
     for (int i = 0; i < 7 * 2 * 4 * 2; i++) {
-        qdr_machine machine;
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
         assert_int_equal(qdr_machine_load(names[i % 7], &machine), QDR_OK);
         const int64_t *shape = shapes[i / 14 % 4];
         const priced_layer layer = {shape[0], shape[1], shape[2], i / 56 ? QDR_SCATTERED : QDR_REPLICATED,
@@ -364,7 +349,7 @@ static void samples_cost_what_tasks_cost(void **state)
     (void)state;
     machine.ranks_per_node = machine.links[0].n_ranks = 4;
     for (int i = 0; i < 6 * 2; i++) {
-        const qdr_plan plan = {.version = QDR_OPTS_INIT,
+        const qdr_plan plan = {QDR_INIT(qdr_plan),
                                .x = grids[i / 2][0],
                                .y = grids[i / 2][1],
                                .z = grids[i / 2][2],
@@ -392,7 +377,7 @@ static void kinds_of_kernels_are_alike(void **state)
 {
     static const char *const machines[] = {"laptop", "dgx-a100", "jean-zay"};
     const qdr_network network = network_of(0, 1);
-    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 4, .y = 2, .z = 2, .d = 1, .batch = 8};
+    const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 4, .y = 2, .z = 2, .d = 1, .batch = 8};
     int n_kernels = 0;
     (void)state;
     for (int i = 0; i < 3 * 2; i++) {
@@ -428,7 +413,7 @@ static void kinds_of_kernels_are_alike(void **state)
 static void refusals(void **state)
 {
     const qdr_network network = network_of(0, 0);
-    qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1};
+    qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1};
     qdr_machine machine = machine_of("dgx-a100");
     qdri_net net = {0};
     qdri_net_lists lists = {.n_layers = 0};

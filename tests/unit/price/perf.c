@@ -6,6 +6,8 @@
 
 #include "qdr_test.h"
 
+#define NO_COST ((qdr_perf_cost){QDR_INIT(qdr_perf_cost)})
+
 static void collectives(void **state)
 {
     (void)state;
@@ -31,8 +33,9 @@ static void collectives(void **state)
  * over d 2·4/5·24 = 38.4. */
 static qdr_perf_linear layer_by_hand(void)
 {
-    return (qdr_perf_linear){QDR_OPTS_INIT, .m = 960, .k = 64, .n = 96,   .x = 2,
-                             .y = 4,        .z = 3,   .d = 5,  .bias = 1, .dtype = QDR_BF16};
+    return (qdr_perf_linear){
+        QDR_INIT(qdr_perf_linear), .m = 960, .k = 64, .n = 96, .x = 2, .y = 4, .z = 3, .d = 5, .bias = 1,
+        .dtype = QDR_BF16};
 }
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) <= 1e-9 * fabs(b))
@@ -49,7 +52,7 @@ static void normal_replicated(void **state)
 {
     (void)state;
     const qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost forward, backward;
+    qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)};
     assert_int_equal(qdr_perf_linear_cost(&layer, &forward, &backward), QDR_OK);
     NEAR(forward.bytes[QDR_CHANNEL_Z_GATHER][QDR_ALL_GATHER], 2 * 512.0);
     NEAR(forward.bytes[QDR_CHANNEL_X_REDUCE][QDR_ALL_REDUCE], 2 * 1536.0);
@@ -68,7 +71,8 @@ static void normal_scattered(void **state)
 {
     (void)state;
     qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost forward, backward, again;
+    qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)},
+                  again = {QDR_INIT(qdr_perf_cost)};
     layer.in_layout = layer.out_layout = QDR_SCATTERED;
     assert_int_equal(qdr_perf_linear_cost(&layer, &forward, &backward), QDR_OK);
     NEAR(forward.bytes[QDR_CHANNEL_Y_GATHER][QDR_ALL_GATHER], 2 * 1536.0);
@@ -87,7 +91,7 @@ static void normal_scattered(void **state)
 static void layouts_cost_the_same(void **state)
 {
     (void)state;
-    qdr_perf_cost r[2], s[2];
+    qdr_perf_cost r[] = {NO_COST, NO_COST}, s[] = {NO_COST, NO_COST};
     for (int transposed = 0; transposed < 2; transposed++) {
         qdr_perf_linear layer = layer_by_hand();
         layer.transposed = transposed;
@@ -103,7 +107,7 @@ static void transposed(void **state)
 {
     (void)state;
     qdr_perf_linear layer = layer_by_hand(), mirror = layer_by_hand();
-    qdr_perf_cost a[2], b[2];
+    qdr_perf_cost a[] = {NO_COST, NO_COST}, b[] = {NO_COST, NO_COST};
     layer.in_layout = mirror.in_layout = QDR_SCATTERED;
     layer.transposed = 1;
     mirror.x = layer.y;
@@ -124,7 +128,7 @@ static void degenerate_grids(void **state)
 {
     (void)state;
     qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost cost[2];
+    qdr_perf_cost cost[] = {NO_COST, NO_COST};
     const double n_weights = 64 * 96, n_bias = 96;
     layer.dtype = QDR_F32;
     layer.x = layer.y = layer.z = layer.d = 1;
@@ -143,14 +147,14 @@ static void choices(void **state)
 {
     (void)state;
     qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost cost, sum = {.flops = 0};
+    qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost)}, sum = {QDR_INIT(qdr_perf_cost)};
     layer.no_dx = 1;
     layer.defer_sync = 1;
     assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &cost), QDR_OK);
     NEAR(all_bytes(&cost), 4 * 512.0);
     NEAR(cost.flops, 2.0 * 64 * 32 * 24);
-    qdr_perf_add(&sum, &cost);
-    qdr_perf_add(&sum, &cost);
+    CHECK_OK(qdr_perf_add(&sum, &cost));
+    CHECK_OK(qdr_perf_add(&sum, &cost));
     NEAR(all_bytes(&sum), 2 * 4 * 512.0);
     NEAR(sum.flops, 2 * cost.flops);
 }
@@ -175,7 +179,7 @@ static void levels(void **state)
     for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases; i++) {
         const size_t at = i / 3;
         qdr_perf_linear layer = layer_by_hand();
-        qdr_perf_cost cost;
+        qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost)};
         layer.m = 64 * 36;
         layer.d = 12;
         layer.dtype = types[i % 3];
@@ -206,7 +210,7 @@ static void levels_that_do_not_nest(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         qdr_perf_linear layer = layer_by_hand();
-        qdr_perf_cost cost = {.flops = 1};
+        qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost), .flops = 1};
         layer.d = 12;
         layer.gradient_parts = wrong[i][0];
         layer.optimizer_parts = wrong[i][1];
@@ -219,11 +223,11 @@ static void levels_that_do_not_nest(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    qdr_perf_cost cost = {.flops = 1};
+    qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost), .flops = 1};
     qdr_perf_linear layer = layer_by_hand();
     assert_int_equal(qdr_perf_linear_cost(NULL, &cost, NULL), QDR_ERR_ARGUMENT);
     assert_true(cost.flops == 0);
-    layer.version = 0;
+    layer.size = 0;
     assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
     layer = layer_by_hand();
     layer.z = 0;

@@ -22,22 +22,14 @@ static double worst_activations, worst_workspace;
 
 static qdr_network network_of(int64_t hidden, qdr_norm_kind norm)
 {
-    qdr_network network = {.version = QDR_OPTS_INIT,
-                           .layers = LAYERS,
-                           .hidden = hidden,
-                           .heads = 8,
-                           .kv_heads = 8,
-                           .head_size = hidden / 8,
-                           .ffn = 4 * hidden,
-                           .vocab = 512,
-                           .context = CONTEXT,
-                           .positions = CONTEXT,
-                           .qkv_bias = 1,
-                           .out_bias = 1,
-                           .mlp_bias = 1,
-                           .norm = norm,
-                           .norms_per_layer = 2,
-                           .tied = 1};
+    qdr_network network = {QDR_INIT(qdr_network), .layers = LAYERS,
+                           .hidden = hidden,      .heads = 8,
+                           .kv_heads = 8,         .head_size = hidden / 8,
+                           .ffn = 4 * hidden,     .vocab = 512,
+                           .context = CONTEXT,    .positions = CONTEXT,
+                           .qkv_bias = 1,         .out_bias = 1,
+                           .mlp_bias = 1,         .norm = norm,
+                           .norms_per_layer = 2,  .tied = 1};
     strcpy(network.name, "a test");
     return network;
 }
@@ -72,7 +64,7 @@ static double saved_of(const qdri_net *net)
 
 static void compare_checkpoint(qdr_model *model, const qdr_plan *plan, const qdri_net *net)
 {
-    qdr_plan_checkpoint told;
+    qdr_plan_checkpoint told = {QDR_INIT(qdr_plan_checkpoint)};
     int64_t n_elems = 0;
     for (int i = 0; i < net->n_parameters; i++) n_elems += net->parameters[i].n_global;
     CHECK_OK(qdr_model_checkpoint(model, plan, &told));
@@ -98,16 +90,13 @@ static double left_out(const qdri_net *net, const int *layer_of)
 static void compare(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan)
 {
     const qdri_position position = qdri_plan_position(plan);
-    const qdr_stack_opts opts = {.version = QDR_OPTS_INIT,
-                                 .n_rows = (int64_t)BATCH * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .dtype = plan->dtype,
-                                 .panels = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = (int64_t)BATCH * CONTEXT, .row_unit = CONTEXT,
+                                 .dtype = plan->dtype, .panels = 1};
     int layer_of[QDRI_NODES_OF(LAYERS)];
     qdri_net net;
     qdri_net_lists lists;
     qdr_model *model = NULL;
-    qdr_plan_result told;
+    qdr_plan_result told = {QDR_INIT(qdr_plan_result)};
     memset(&net, 0, sizeof net);
     memset(&lists, 0, sizeof lists);
     CHECK_OK(qdr_model_create(machine, network, &model));
@@ -151,7 +140,7 @@ static void all_plans(void **state)
                                    {2, 2, 1, 1}, {2, 2, 2, 1}, {1, 2, 2, 2}, {4, 2, 1, 1}, {1, 4, 2, 1},
                                    {2, 2, 2, 2}, {1, 8, 1, 1}, {1, 1, 1, 3}, {1, 1, 2, 4}, {3, 1, 1, 5}};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F16};
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_codecs codecs;
     int n_coded = 0;
     CHECK_OK(qdr_machine_load("laptop", &machine));
@@ -160,17 +149,11 @@ static void all_plans(void **state)
         const qdr_network network = network_of(hidden, hidden == 512 ? QDR_NORM_RMS : QDR_NORM_LAYER);
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
             for (int way = 0; way < 6; way++) {
-                const qdr_plan plan = {.version = QDR_OPTS_INIT,
-                                       .x = grids[i][0],
-                                       .y = grids[i][1],
-                                       .z = grids[i][2],
-                                       .d = grids[i][3],
-                                       .layout = way & 1 ? QDR_SCATTERED : QDR_REPLICATED,
-                                       .dtype = types[way / 2],
-                                       .panels = 1,
-                                       .batch_parts = 1,
-                                       .batch = BATCH,
-                                       .sequence = CONTEXT};
+                const qdr_plan plan = {
+                    QDR_INIT(qdr_plan),      .x = grids[i][0],   .y = grids[i][1],
+                    .z = grids[i][2],        .d = grids[i][3],   .layout = way & 1 ? QDR_SCATTERED : QDR_REPLICATED,
+                    .dtype = types[way / 2], .panels = 1,        .batch_parts = 1,
+                    .batch = BATCH,          .sequence = CONTEXT};
                 compare(&machine, &network, &plan);
                 if (plan.d == 1) continue;
                 qdr_plan levels = plan;
@@ -210,7 +193,7 @@ static void all_networks(void **state)
     static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 2, 1}, {2, 2, 2, 2},
                                    {1, 8, 1, 1}, {3, 1, 1, 5}, {4, 2, 1, 2}, {1, 3, 1, 2}, {8, 1, 1, 4}};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F64};
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     (void)state;
     CHECK_OK(qdr_machine_load("laptop", &machine));
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -226,7 +209,7 @@ static void all_networks(void **state)
         network.parallel_residual = (change & PARALLEL) != 0;
         for (size_t j = 0; j < 6 * sizeof grids / sizeof *grids; j++) {
             const int *grid = grids[j / 6];
-            const qdr_plan plan = {.version = QDR_OPTS_INIT,
+            const qdr_plan plan = {QDR_INIT(qdr_plan),
                                    .x = grid[0],
                                    .y = grid[1],
                                    .z = grid[2],
@@ -247,9 +230,9 @@ static void all_networks(void **state)
 static void rms_norms(void **state)
 {
     (void)state;
-    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 8, .dtype = QDR_BF16, .batch = 8};
+    const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 8, .dtype = QDR_BF16, .batch = 8};
     qdri_lists lists = {.n_layers = 0};
-    qdr_network network;
+    qdr_network network = {QDR_INIT(qdr_network)};
     int64_t n_elems = 0;
     CHECK_OK(qdr_network_load("llama-2-7b", &network));
     CHECK_OK(qdri_lists_make(&network, &plan, 8, QDRI_FEW_LAYERS, (double)network.layers, 0, &lists));
@@ -267,7 +250,7 @@ static void small_gradients(void **state)
     (void)state;
     qdr_network network = network_of(256, QDR_NORM_LAYER);
     for (int i = 0; i < 16; i++) {
-        const qdr_plan plan = {.version = QDR_OPTS_INIT,
+        const qdr_plan plan = {QDR_INIT(qdr_plan),
                                .x = 2,
                                .y = 4,
                                .z = 3,
@@ -298,13 +281,13 @@ static void save_times(void **state)
 {
     (void)state;
     const qdr_network network = network_of(256, QDR_NORM_LAYER);
-    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 4, .d = 1, .batch = BATCH};
+    const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 4, .d = 1, .batch = BATCH};
     const double rates[][2] = {{0, 0}, {1e9, 0}, {0, 2e9}, {1e9, 2e9}, {1e9, 8e9}};
-    qdr_machine machine;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     CHECK_OK(qdr_machine_load("laptop", &machine));
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         qdr_model *model = NULL;
-        qdr_plan_checkpoint told;
+        qdr_plan_checkpoint told = {QDR_INIT(qdr_plan_checkpoint)};
         machine.file = (qdr_machine_file){rates[i][0], rates[i][1]};
         CHECK_OK(qdr_model_create(&machine, &network, &model));
         CHECK_OK(qdr_model_checkpoint(model, &plan, &told));
@@ -319,10 +302,10 @@ static void wrong_arguments(void **state)
 {
     (void)state;
     const qdr_network network = network_of(256, QDR_NORM_LAYER);
-    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 0, .y = 1, .z = 1, .d = 1, .batch = BATCH};
-    qdr_machine machine;
+    const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 0, .y = 1, .z = 1, .d = 1, .batch = BATCH};
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_model *model = NULL;
-    qdr_plan_checkpoint told = {.bytes = 1};
+    qdr_plan_checkpoint told = {QDR_INIT(qdr_plan_checkpoint), .bytes = 1};
     CHECK_OK(qdr_machine_load("laptop", &machine));
     CHECK_OK(qdr_model_create(&machine, &network, &model));
     CHECK_FAILS(qdr_model_checkpoint(NULL, &plan, &told), QDR_ERR_ARGUMENT, "NULL");

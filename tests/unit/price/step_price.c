@@ -275,7 +275,7 @@ static void used_models(void **state)
         }
         for (int first = 0; first < 2; first++) {
             const qdr_plan_result wanted = predict(&machine, &network, &plans[!first]);
-            qdr_plan_result other, result;
+            qdr_plan_result other = {QDR_INIT(qdr_plan_result)}, result = {QDR_INIT(qdr_plan_result)};
             qdr_model *model = NULL;
             CHECK_OK(qdr_model_create(&machine, &network, &model));
             CHECK_OK(qdr_model_predict(model, &plans[first], &other));

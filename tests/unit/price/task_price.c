@@ -16,7 +16,7 @@ enum { CONTEXT = 256, HEADS = 4, HEAD_SIZE = 64, SEQUENCES = 2 };
 static qdr_machine machine_of(void)
 {
     const qdr_machine_products products = {PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 1};
-    return (qdr_machine){.version = QDR_OPTS_INIT,
+    return (qdr_machine){QDR_INIT(qdr_machine),
                          .name = "round numbers",
                          .ranks_per_node = 4,
                          .memory_bytes = 64e9,
@@ -38,7 +38,7 @@ static qdr_machine machine_of(void)
 static qdri_task_price price_on(const qdr_machine *machine, qdr_plan plan, const qdri_task *task)
 {
     static qdri_pricing pricing;
-    plan.version = QDR_OPTS_VERSION;
+    plan.size = sizeof plan;
     memcpy(plan.order, "xyzd", 4);
     qdri_pricing_place(machine, &plan, &pricing);
     return qdri_task_price_of(&pricing, task);

@@ -18,8 +18,8 @@ static const char network_text[] = "{\"model_type\": \"gpt2\", \"n_layer\": 12, 
 
 static qdr_model *model_of(int n_layers)
 {
-    qdr_machine machine;
-    qdr_network network;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model;
     CHECK_OK(qdr_machine_parse(machine_text, strlen(machine_text), "toy", &machine));
     CHECK_OK(qdr_network_parse(network_text, strlen(network_text), "toy", &network));
@@ -30,15 +30,8 @@ static qdr_model *model_of(int n_layers)
 
 static qdr_plan plan_of(int x, int y, int z, int d)
 {
-    return (qdr_plan){.version = QDR_OPTS_INIT,
-                      .x = x,
-                      .y = y,
-                      .z = z,
-                      .d = d,
-                      .dtype = QDR_BF16,
-                      .batch = 4 * (int64_t)z * d,
-                      .panels = 1,
-                      .batch_parts = 1};
+    return (qdr_plan){QDR_INIT(qdr_plan),          .x = x,      .y = y,          .z = z, .d = d, .dtype = QDR_BF16,
+                      .batch = 4 * (int64_t)z * d, .panels = 1, .batch_parts = 1};
 }
 
 enum { MAX_SPANS = 400 };
@@ -78,7 +71,7 @@ static void on_one_rank(void **state)
     (void)state;
     qdr_model *less = model_of(12), *more = model_of(13);
     const qdr_plan plan = plan_of(1, 1, 1, 1);
-    qdr_plan_result a, b;
+    qdr_plan_result a = {QDR_INIT(qdr_plan_result)}, b = {QDR_INIT(qdr_plan_result)};
     double secs[QDR_N_PASSES];
     static seen all;
     memset(&all, 0, sizeof all);
@@ -102,7 +95,7 @@ static void with_recomputing(void **state)
     qdr_model *model = model_of(12);
     for (int recompute = QDR_RECOMPUTE_NONE; recompute <= QDR_RECOMPUTE_FULL; recompute++) {
         qdr_plan plan = plan_of(2, 2, 2, 2);
-        qdr_plan_result result;
+        qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
         double secs[QDR_N_PASSES];
         static seen all;
         memset(&all, 0, sizeof all);

@@ -187,7 +187,7 @@ static void describe(scene *s)
     const qdr_plan plan = random_grid(&s->seed);
     qdri_position position = {.size = {plan.x, plan.y, plan.z, plan.d}};
     const qdr_stack_opts opts = {
-        .version = QDR_OPTS_INIT,
+        QDR_INIT(qdr_stack_opts),
         .n_rows = plan.batch * test_between(&s->seed, 1, 3) * network.context,
         .row_unit = network.context,
         .dtype = plan.dtype,

@@ -285,14 +285,15 @@ static void refused_nodes_leave_nothing(void **state)
     (void)state;
     const int64_t many = (int64_t)1 << 40, wide = (int64_t)1 << 24;
     const qdri_position position = {.size = {2, 2, 1, 1}, .coordinate = {1, 0, 0, 0}};
-    const qdr_stack_opts opts = {QDR_OPTS_INIT, .n_rows = many, .row_unit = 4};
-    const qdr_edge_desc input = {QDR_OPTS_INIT, .cols = {{12, 4}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_OPTS_INIT, .in = {{12, 4}}, .out = {{18, 4}}, .bias = 1};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = many, .row_unit = 4};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 4}}, .col_axis = QDR_X};
+    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .in = {{12, 4}}, .out = {{18, 4}}, .bias = 1};
     const qdri_node_desc gelu = {.kind = QDRI_NODE_GELU, .name = "gelu", .in = {1}};
     qdri_node_desc linear = {QDRI_NODE_LINEAR, "fc", {0}, {.linear = {desc, 0}}};
     qdri_net net = {0};
     qdr_edge x, y;
-    CHECK_FAILS(qdri_net_begin(&net, &position, &(qdr_stack_opts){QDR_OPTS_INIT, .n_rows = -1}), QDR_ERR_SHAPE, "-1");
+    CHECK_FAILS(qdri_net_begin(&net, &position, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = -1}),
+                QDR_ERR_SHAPE, "-1");
     CHECK_OK(qdri_net_begin(&net, &position, &opts));
     CHECK_OK(qdri_net_add_input(&net, "x", &input, 0, &x));
     CHECK_FAILS(qdri_net_add(&net, &linear, &y), QDR_ERR_SHAPE, "18");
@@ -361,7 +362,7 @@ static void an_embedding_is_tied_once(void **state)
     qdr_edge y;
     CHECK_OK(gpt_net_describe(&net, &gpt, &position));
     for (int table = -2; table <= net.n_nodes; table++) { /* among them the one that is tied */
-        const qdri_node_desc head = {QDRI_NODE_LINEAR, "again", {1}, {.linear = {{.version = 0}, 1 + table}}};
+        const qdri_node_desc head = {QDRI_NODE_LINEAR, "again", {1}, {.linear = {{.size = 0}, 1 + table}}};
         if (table != -1) CHECK_FAILS(qdri_net_add(&net, &head, &y), QDR_ERR_ARGUMENT, words);
     }
     qdri_net_free(&net);

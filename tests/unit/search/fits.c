@@ -8,6 +8,7 @@
 #include "price/model.h"
 #include "quadrille/codec.h"
 #include "random_model.h"
+#include "search/search.h"
 
 static int is_long(void) { return getenv("QDR_TEST_LONG") != NULL; }
 
@@ -22,7 +23,7 @@ static qdr_model *model_of(const qdr_machine *machine, const qdr_network *networ
 static qdr_network any_network(uint64_t *seed, int64_t most_layers)
 {
     static const char *const names[] = {"gpt2", "llama-3.2-1b", "qwen2-7b", "mistral-7b", "gpt-neox-20b", "llama-3-8b"};
-    qdr_network network;
+    qdr_network network = {QDR_INIT(qdr_network)};
     if (test_between(seed, 0, 3) > 0) return random_network(seed, test_between(seed, 1, most_layers));
     CHECK_OK(qdr_network_load(names[test_between(seed, 0, 5)], &network));
     return network;
@@ -54,7 +55,7 @@ static void bound_is_below(void **state)
         const qdr_plan plan = any_plan(&seed, &network);
         qdri_pricing pricing;
         qdri_stages stages;
-        qdr_plan_result needed = {.secs = 0}, bound = {.secs = 0};
+        qdr_plan_result needed = {QDR_INIT(qdr_plan_result)}, bound = {QDR_INIT(qdr_plan_result)};
         if (!(qdri_machine_products(&machine, plan.dtype)->peak_flops > 0)) continue;
         qdr_model *model = model_of(&machine, &network);
         CHECK_OK(qdri_model_price(model, &plan, &pricing, &stages, &needed));
@@ -75,16 +76,16 @@ static void bound_is_below(void **state)
 
 /* ---- searches ---- */
 
-static qdr_search_result *search(qdr_model *model, const qdr_search_opts *opts)
+static qdri_search_result *search(qdr_model *model, const qdr_search_opts *opts)
 {
-    static qdr_search_result found;
-    CHECK_OK(qdr_model_search(model, opts, &found));
+    static qdri_search_result found;
+    CHECK_OK(qdri_model_search(model, opts, &found));
     return &found;
 }
 
 static qdr_search_opts any_opts(uint64_t *seed, const qdr_machine *machine, const qdr_codecs *codecs)
 {
-    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32};
+    qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32};
     opts.n_ranks = (int)test_between(seed, 1, 24);
     opts.layouts = (int)test_between(seed, 0, 3);
     opts.recomputes = (int)test_between(seed, 0, 7);
@@ -97,12 +98,12 @@ static qdr_search_opts any_opts(uint64_t *seed, const qdr_machine *machine, cons
 }
 
 /* The choices of a plan as options, with its own bytes as the limit. */
-static qdr_search_opts only(const qdr_planned_grid *planned, const qdr_search_opts *asked)
+static qdr_search_opts only(const qdri_planned_grid *planned, const qdr_search_opts *asked)
 {
     const qdr_plan *plan = &planned->plan;
     qdr_search_opts opts = *asked;
     const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
-    memcpy(opts.size, size, sizeof size);
+    memcpy(opts.ranks, size, sizeof size);
     opts.order = plan->order;
     opts.layouts = 1 << plan->layout;
     opts.recomputes = 1 << plan->recompute;
@@ -116,16 +117,16 @@ static qdr_search_opts only(const qdr_planned_grid *planned, const qdr_search_op
     return opts;
 }
 
-static void check_ranked(qdr_model *model, int trial, const qdr_planned_grid *planned, const qdr_search_opts *asked)
+static void check_ranked(qdr_model *model, int trial, const qdri_planned_grid *planned, const qdr_search_opts *asked)
 {
-    qdr_plan_result again;
+    qdr_plan_result again = {QDR_INIT(qdr_plan_result)};
     if (planned->result.memory_bytes > asked->memory_bytes)
         fail_msg("trial %d: a ranked plan needs %.0f of %.0f bytes", trial, planned->result.memory_bytes,
                  asked->memory_bytes);
     CHECK_OK(qdr_model_predict(model, &planned->plan, &again));
     assert_true(again.memory_bytes == planned->result.memory_bytes);
     const qdr_search_opts same = only(planned, asked);
-    const qdr_search_result *found = search(model, &same);
+    const qdri_search_result *found = search(model, &same);
     if (found->n_best != 1 || found->best[0].result.memory_bytes != same.memory_bytes)
         fail_msg("trial %d: %dx%dx%dx%d is refused with its own %.0f bytes", trial, planned->plan.x, planned->plan.y,
                  planned->plan.z, planned->plan.d, same.memory_bytes);
@@ -142,11 +143,11 @@ static void limits(void **state)
         const qdr_machine machine = random_machine(&seed);
         const qdr_network network = any_network(&seed, 6);
         qdr_search_opts opts = any_opts(&seed, &machine, &codecs);
-        qdr_planned_grid least, kept[3];
+        qdri_planned_grid least, kept[3];
         qdr_model *model = model_of(&machine, &network);
-        CHECK_OK(qdr_model_least_memory(model, &opts, &least));
+        CHECK_OK(qdri_model_least_memory(model, &opts, &least));
         opts.memory_bytes = ceil(least.result.memory_bytes * (double)test_between(&seed, 95, 130) / 100);
-        const qdr_search_result *found = search(model, &opts);
+        const qdri_search_result *found = search(model, &opts);
         assert_int_equal(found->n_best > 0, opts.memory_bytes >= least.result.memory_bytes);
         n_none += found->n_best == 0;
         /* All are within the limit; the first, the last and another one are searched for again. */
@@ -167,11 +168,11 @@ static void limits(void **state)
  * rank's quarter. The limit is the caller's, or else the machine's. */
 static void codecs_fit(void **state)
 {
-    qdr_machine machine;
-    qdr_network network;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_codecs offered;
-    qdr_plan_result plain, coded;
-    const qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 4, .y = 1, .z = 1, .d = 8, .batch = 8, .dtype = QDR_BF16};
+    qdr_plan_result plain = {QDR_INIT(qdr_plan_result)}, coded = {QDR_INIT(qdr_plan_result)};
+    const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 4, .y = 1, .z = 1, .d = 8, .batch = 8, .dtype = QDR_BF16};
     (void)state;
     CHECK_OK(qdr_machine_load("perlmutter", &machine));
     CHECK_OK(qdr_network_load("gpt2-large", &network));
@@ -193,7 +194,7 @@ static void codecs_fit(void **state)
                  {least - 1, needed, 0}, {0, needed, 1},          {0, needed - 1, 0}};
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         qdr_plan chosen = plan;
-        qdr_plan_result result;
+        qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
         machine.memory_bytes = cases[i].machines;
         model = model_of(&machine, &network);
         CHECK_OK(qdr_model_choose_codecs(model, &offered, cases[i].limit, &chosen, &result));
@@ -209,8 +210,8 @@ static void codecs_pay_on_each_axis(void **state)
 {
     static const char *const offered_words[] = {"none,x=int8,least=2K,inside", "none,y=int8,least=2K",
                                                 "none,z=int8,inside", "none,d=int8,least=4K,inside"};
-    qdr_machine machine;
-    qdr_network network;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     (void)state;
     CHECK_OK(qdr_machine_load("perlmutter", &machine));
     CHECK_OK(qdr_network_load("gpt2-large", &network));
@@ -220,9 +221,9 @@ static void codecs_pay_on_each_axis(void **state)
     machine.links[0].rank_bytes_per_sec = 1e9;
     qdr_model *model = model_of(&machine, &network);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
-        qdr_plan plan = {.version = QDR_OPTS_INIT, .x = 1, .y = 1, .z = 1, .d = 1, .batch = 4, .dtype = QDR_BF16};
+        qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 4, .dtype = QDR_BF16};
         qdr_codecs offered;
-        qdr_plan_result result;
+        qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
         *(axis == QDR_X ? &plan.x : axis == QDR_Y ? &plan.y : axis == QDR_Z ? &plan.z : &plan.d) = 4;
         CHECK_OK(qdr_codecs_parse(offered_words[axis], &offered));
         CHECK_OK(qdr_model_choose_codecs(model, &offered, 1e15, &plan, &result));

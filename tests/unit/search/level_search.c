@@ -5,12 +5,13 @@
 #include "core/order.h"
 #include "pairs.h"
 #include "random_model.h"
+#include "search/search.h"
 
 enum { MOST_RANKS = 32 };
 
 static qdr_search_opts random_opts(uint64_t *seed, const qdr_machine *machine, int n_ranks)
 {
-    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .n_ranks = n_ranks, .n_best = 3, .any_levels = 1};
+    qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_ranks = n_ranks, .n_best = 3, .any_levels = 1};
     opts.dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32;
     opts.batch = opts.n_ranks * test_between(seed, 1, 6);
     opts.micro_batch = random_flag(seed);
@@ -20,7 +21,7 @@ static qdr_search_opts random_opts(uint64_t *seed, const qdr_machine *machine, i
     return opts;
 }
 
-static void check_best(const qdr_search_result *found, const qdr_search_result *all, uint64_t seed)
+static void check_best(const qdri_search_result *found, const qdri_search_result *all, uint64_t seed)
 {
     assert_int_equal(found->n_best, all->n_best);
     assert_true(found->n_candidates == all->n_candidates && found->n_fitting >= all->n_fitting);
@@ -35,7 +36,7 @@ static void check_best(const qdr_search_result *found, const qdr_search_result *
 static void winners(void **state)
 {
     (void)state;
-    static qdr_search_result found, all, plain;
+    static qdri_search_result found, all, plain;
     uint64_t seed = test_seed();
     const int is_long = getenv("QDR_TEST_LONG") != NULL;
     int64_t n_simulated = 0, n_all = 0;
@@ -48,16 +49,16 @@ static void winners(void **state)
             qdr_search_opts opts = random_opts(&seed, &machine, n_ranks);
             qdr_model *model = NULL;
             CHECK_OK(qdr_model_create(&machine, &network, &model));
-            CHECK_OK(qdr_model_search(model, &opts, &found));
+            CHECK_OK(qdri_model_search(model, &opts, &found));
             const double least = found.least_memory.result.memory_bytes;
             const double shares[] = {0, 0, 1.2, 1.02, 0.9};
             opts.memory_bytes = shares[test_between(&seed, 0, 4)] * least;
-            CHECK_OK(qdr_model_search(model, &opts, &found));
+            CHECK_OK(qdri_model_search(model, &opts, &found));
             opts.exhaustive = 1;
-            CHECK_OK(qdr_model_search(model, &opts, &all));
+            CHECK_OK(qdri_model_search(model, &opts, &all));
             check_best(&found, &all, before);
             opts.exhaustive = opts.any_levels = 0;
-            CHECK_OK(qdr_model_search(model, &opts, &plain));
+            CHECK_OK(qdri_model_search(model, &opts, &plain));
             assert_true(found.n_best >= plain.n_best && found.n_candidates >= plain.n_candidates);
             n_simulated += found.n_simulated;
             n_all += all.n_simulated;
@@ -98,7 +99,7 @@ static void partitions(void **state)
         const int size[QDR_N_AXES] = {(int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 4),
                                       (int)test_between(&seed, 1, 24), (int)test_between(&seed, 1, 96)};
         const int z = size[QDR_Z], all = z * size[QDR_D];
-        qdr_search_opts opts = {.version = QDR_OPTS_INIT, .any_levels = 1};
+        qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .any_levels = 1};
         qdri_parts pairs[QDRI_MOST_PAIRS];
         const int n = qdri_search_parts(&machine, &opts, size, pairs);
         n_most = n > n_most ? n : n_most;
@@ -123,7 +124,7 @@ static void partitions(void **state)
 static void words_and_orders(void **state)
 {
     (void)state;
-    static qdr_search_result found;
+    static qdri_search_result found;
     uint64_t seed = test_seed();
     int n_orders = 0;
     for (int trial = 0; trial < 12; trial++) {
@@ -137,7 +138,7 @@ static void words_and_orders(void **state)
         opts.gradient_parts = QDR_PARTS_OF_LINK(0);
         opts.optimizer_parts = QDR_PARTS_OF_LINK(machine.n_links > 2 ? 1 : 0);
         CHECK_OK(qdr_model_create(&machine, &network, &model));
-        CHECK_OK(qdr_model_search(model, &opts, &found));
+        CHECK_OK(qdri_model_search(model, &opts, &found));
         for (int b = 0; b < found.n_best; b++) {
             const qdr_plan *plan = &found.best[b].plan;
             const int size[QDR_N_AXES] = {plan->x, plan->y, plan->z, plan->d};
@@ -154,9 +155,9 @@ static void words_and_orders(void **state)
 static void frontier(void **state)
 {
     (void)state;
-    qdr_machine m;
+    qdr_machine m = {QDR_INIT(qdr_machine)};
     qdri_parts pairs[QDRI_MOST_PAIRS];
-    const qdr_search_opts opts = {.version = QDR_OPTS_INIT, .any_levels = 1};
+    const qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .any_levels = 1};
     CHECK_OK(qdr_machine_load("frontier", &m));
     int n = qdri_search_parts(&m, &opts, (const int[]){1, 1, 2, 192}, pairs);
     static const qdri_parts all[] = {{2, 2}, {2, 8}, {2, 384}, {8, 8}, {8, 384}, {384, 384}};
@@ -170,25 +171,25 @@ static void frontier(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    static qdr_search_result found;
-    qdr_machine machine;
-    qdr_network network;
+    static qdri_search_result found;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
-    qdr_planned_grid least;
+    qdri_planned_grid least;
     CHECK_OK(qdr_machine_load("dgx-a100", &machine));
     CHECK_OK(qdr_network_load("gpt2", &network));
     CHECK_OK(qdr_model_create(&machine, &network, &model));
-    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .n_ranks = 4, .dtype = QDR_BF16, .any_levels = 1};
-    CHECK_OK(qdr_model_search(model, &opts, &found));
+    qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_ranks = 4, .dtype = QDR_BF16, .any_levels = 1};
+    CHECK_OK(qdri_model_search(model, &opts, &found));
     opts.gradient_parts = 2;
-    CHECK_FAILS(qdr_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, "gradients in 2 parts");
+    CHECK_FAILS(qdri_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, "gradients in 2 parts");
     assert_int_equal(found.n_best, 0);
     opts.gradient_parts = 0;
     opts.optimizer_parts = -1;
-    CHECK_FAILS(qdr_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT, "optimizer state in -1");
+    CHECK_FAILS(qdri_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT, "optimizer state in -1");
     opts.optimizer_parts = 0;
     opts.any_levels = 2;
-    CHECK_FAILS(qdr_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, "any_levels is 2");
+    CHECK_FAILS(qdri_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, "any_levels is 2");
     qdr_model_destroy(&model);
 }
 

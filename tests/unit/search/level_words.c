@@ -10,7 +10,7 @@ static int parts_of_nodes(const int size[QDR_N_AXES], const char *order, int uni
 {
     static qdr_topo_place places[4 * 3 * 4 * 24];
     const int n = size[QDR_X] * size[QDR_Y] * size[QDR_Z] * size[QDR_D];
-    qdr_topo_levels levels;
+    qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
     for (int rank = 0; rank < n; rank++)
         places[rank] = (qdr_topo_place){
             .node = rank / unit, .gpu = -1, .core = -1, .cache = -1, .numa = -1, .package = -1};
@@ -32,7 +32,7 @@ static void parts_of_links(void **state)
                                       (int)test_between(&seed, 1, 4), (int)test_between(&seed, 1, 24)};
         const int z = size[QDR_Z], d = size[QDR_D], level = (int)test_between(&seed, 0, machine.n_links - 1);
         for (int i = 0; i < 5; i++) {
-            qdr_plan plan = {.x = size[QDR_X], .y = size[QDR_Y], .z = z, .d = d};
+            qdr_plan plan = {QDR_INIT(qdr_plan), .x = size[QDR_X], .y = size[QDR_Y], .z = z, .d = d};
             memcpy(plan.order, orders[i], 5);
             int wanted = z * d;
             for (int l = machine.n_links - 2; l >= level; l--) {

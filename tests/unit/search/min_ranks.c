@@ -5,13 +5,14 @@
 #include <math.h>
 
 #include "random_model.h"
+#include "search/search.h"
 
 enum { MOST = 48 };
 
 static qdr_model *model_of(const char *machine_name, const char *network_name)
 {
-    qdr_machine machine;
-    qdr_network network;
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
     CHECK_OK(qdr_machine_load(machine_name, &machine));
     CHECK_OK(qdr_network_load(network_name, &network));
@@ -21,7 +22,7 @@ static qdr_model *model_of(const char *machine_name, const char *network_name)
 
 static qdr_search_opts random_opts(uint64_t *seed)
 {
-    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .dtype = QDR_BF16, .n_best = 1};
+    qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .dtype = QDR_BF16, .n_best = 1};
     opts.n_ranks = (int)test_between(seed, 1, 8);
     opts.layouts = (int)test_between(seed, 0, 3);
     opts.recomputes = (int)test_between(seed, 0, 7);
@@ -30,20 +31,20 @@ static qdr_search_opts random_opts(uint64_t *seed)
     opts.gradient_parts = random_flag(seed) ? -1 : 0;
     opts.optimizer_parts = opts.gradient_parts || random_flag(seed) ? -1 : 0;
     opts.any_levels = !opts.optimizer_parts && random_flag(seed);
-    if (random_flag(seed)) opts.size[test_between(seed, 0, 3)] = opts.n_ranks;
+    if (random_flag(seed)) opts.ranks[test_between(seed, 0, 3)] = opts.n_ranks;
     return opts;
 }
 
 /* What a search says of n ranks. */
-static qdr_search_result *search_of(qdr_model *model, const qdr_search_opts *opts, int n_ranks)
+static qdri_search_result *search_of(qdr_model *model, const qdr_search_opts *opts, int n_ranks)
 {
-    static qdr_search_result found;
+    static qdri_search_result found;
     qdr_search_opts those = *opts;
     those.n_ranks = n_ranks;
     memset(&found, 0, sizeof found);
     for (int axis = 0; axis < QDR_N_AXES; axis++)
-        if (opts->size[axis] && n_ranks % opts->size[axis]) return &found;
-    CHECK_OK(qdr_model_search(model, &those, &found));
+        if (opts->ranks[axis] && n_ranks % opts->ranks[axis]) return &found;
+    CHECK_OK(qdri_model_search(model, &those, &found));
     return &found;
 }
 
@@ -56,18 +57,18 @@ static void same_as_searches(void **state)
     for (int trial = 0; trial < 60; trial++) {
         qdr_model *model = model_of("dgx-a100", networks[trial % 3]);
         qdr_search_opts opts = random_opts(&seed);
-        qdr_planned_grid least;
-        qdr_fewest_ranks fewest;
-        CHECK_OK(qdr_model_least_memory(model, &opts, &least));
+        qdri_planned_grid least;
+        qdri_fewest_ranks fewest;
+        CHECK_OK(qdri_model_least_memory(model, &opts, &least));
         const double bytes = least.result.memory_bytes;
         opts.memory_bytes = bytes; /* suffices, and less does not */
         assert_int_equal(search_of(model, &opts, opts.n_ranks)->n_best, bytes > 0);
         opts.memory_bytes = fmax(1, bytes - 1);
-        const qdr_search_result *found = search_of(model, &opts, opts.n_ranks);
+        const qdri_search_result *found = search_of(model, &opts, opts.n_ranks);
         assert_int_equal(found->n_best, 0);
         assert_true(found->least_memory.result.memory_bytes == bytes);
         opts.memory_bytes = 0x1p31 + (bytes > 0 ? bytes - 0x1p31 : 0x1p32) * (double)test_between(&seed, 20, 100) / 100;
-        CHECK_OK(qdr_model_fewest_ranks(model, &opts, MOST, &fewest));
+        CHECK_OK(qdri_model_fewest_ranks(model, &opts, MOST, &fewest));
         int expected = 0;
         for (int n = opts.n_ranks + 1; n <= MOST && !expected; n++)
             if (search_of(model, &opts, n)->n_best > 0) expected = n;
@@ -91,13 +92,13 @@ static void note_progress(double bounded_share, int64_t n_simulated, void *user)
 
 static void progress(void **state)
 {
-    static qdr_search_result found;
+    static qdri_search_result found;
     double last = 0;
     (void)state;
     qdr_model *model = model_of("dgx-a100", "gpt2");
-    const qdr_search_opts opts = {
-        .version = QDR_OPTS_INIT, .n_ranks = 12, .dtype = QDR_BF16, .progress = note_progress, .progress_user = &last};
-    CHECK_OK(qdr_model_search(model, &opts, &found));
+    const qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_ranks = 12, .dtype = QDR_BF16,
+                                  .progress = note_progress, .progress_user = &last};
+    CHECK_OK(qdri_model_search(model, &opts, &found));
     assert_true(last >= 1);
     qdr_model_destroy(&model);
 }
@@ -105,11 +106,11 @@ static void progress(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    static qdr_search_result found;
+    static qdri_search_result found;
     qdr_model *model = model_of("dgx-a100", "gpt2");
-    qdr_search_opts opts = {.version = QDR_OPTS_INIT, .n_ranks = 4, .dtype = QDR_BF16};
-    qdr_planned_grid least;
-    qdr_fewest_ranks fewest;
+    qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_ranks = 4, .dtype = QDR_BF16};
+    qdri_planned_grid least;
+    qdri_fewest_ranks fewest;
     static const struct {
         const char *name;
         size_t offset;
@@ -126,21 +127,24 @@ static void refusals(void **state)
         for (int j = 0; j < 3; j++) {
             *value = wrong[j];
             snprintf(words, sizeof words, "search: %s is %d; use ", numbers[i].name, wrong[j]);
-            CHECK_FAILS(qdr_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, words);
-            CHECK_FAILS(qdr_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT, words);
-            CHECK_FAILS(qdr_model_fewest_ranks(model, &opts, 9, &fewest), QDR_ERR_ARGUMENT, words);
+            CHECK_FAILS(qdri_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, words);
+            CHECK_FAILS(qdri_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT, words);
+            CHECK_FAILS(qdri_model_fewest_ranks(model, &opts, 9, &fewest), QDR_ERR_ARGUMENT, words);
         }
         *value = numbers[i].most;
-        CHECK_OK(qdr_model_search(model, &opts, &found));
+        CHECK_OK(qdri_model_search(model, &opts, &found));
         *value = 0;
     }
-    assert_int_equal(qdr_model_least_memory(NULL, &opts, &least), QDR_ERR_ARGUMENT);
-    assert_int_equal(qdr_model_fewest_ranks(model, &opts, 9, NULL), QDR_ERR_ARGUMENT);
-    assert_int_equal(qdr_model_fewest_ranks(model, &opts, 0, &fewest), QDR_ERR_ARGUMENT);
-    assert_int_equal(qdr_model_fewest_ranks(model, &opts, QDR_MAX_SEARCH_RANKS + 1, &fewest), QDR_ERR_ARGUMENT);
+    qdr_plan plan = {QDR_INIT(qdr_plan)};
+    CHECK_FAILS(qdr_model_least_memory(NULL, &opts, &plan, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_model_least_memory(model, &opts, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_model_fewest_ranks(model, &opts, 9, NULL, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_model_best(model, 0, &plan, NULL), QDR_ERR_ARGUMENT, "last search found 0");
+    assert_int_equal(qdri_model_fewest_ranks(model, &opts, 0, &fewest), QDR_ERR_ARGUMENT);
+    assert_int_equal(qdri_model_fewest_ranks(model, &opts, QDR_MAX_SEARCH_RANKS + 1, &fewest), QDR_ERR_ARGUMENT);
     opts.dtype = QDR_F64;
-    opts.size[QDR_X] = 3;
-    assert_int_equal(qdr_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT);
+    opts.ranks[QDR_X] = 3;
+    assert_int_equal(qdri_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT);
     assert_true(least.plan.x == 0 && least.result.memory_bytes == 0);
     qdr_model_destroy(&model);
 }

@@ -4,7 +4,7 @@
 
 #include "core/codec.h"
 #include "qdr_test.h"
-#include "quadrille/plan.h"
+#include "search/search.h"
 
 static char folder[] = "/tmp/qdr_plan_XXXXXX", path[64];
 
@@ -35,7 +35,7 @@ static qdr_network any_network(uint64_t *seed)
 {
     const int64_t layers = 2 + (int64_t)(test_random(seed) % 50), heads = 3 + (int64_t)(test_random(seed) % 50);
     const unsigned switches = (unsigned)test_random(seed) % 128;
-    return (qdr_network){.version = QDR_OPTS_INIT,
+    return (qdr_network){QDR_INIT(qdr_network),
                          .name = "gpt2 \"best\"\\",
                          .architecture = "gpt2",
                          .activation = "gelu_new",
@@ -63,7 +63,7 @@ static qdr_network any_network(uint64_t *seed)
 /* All but padding. */
 static void check_same_network(const qdr_network *a, const qdr_network *b)
 {
-    qdr_network_difference difference = {.key = "none"};
+    qdr_network_difference difference = {QDR_INIT(qdr_network_difference), .key = "none"};
     assert_int_equal(qdr_network_differ(a, b, &difference), 0);
     assert_string_equal(difference.key, "none");
     assert_string_equal(a->name, b->name);
@@ -78,17 +78,14 @@ static void check_same_network(const qdr_network *a, const qdr_network *b)
     assert_int_equal(a->parallel_residual, b->parallel_residual);
 }
 
-static qdr_stored_plan any_plan(uint64_t *seed)
+static qdri_stored_plan any_plan(uint64_t *seed)
 {
     static const char *const orders[] = {"xyzd", "dzyx", "zxdy"};
-    qdr_stored_plan stored = {.version = QDR_OPTS_INIT,
-                              .network = any_network(seed),
-                              .machine = "dgx-a100",
-                              .secs = 1 / 3.0,
-                              .memory_bytes = 123456789012.0};
+    qdri_stored_plan stored = {
+        .network = any_network(seed), .machine = "dgx-a100", .secs = 1 / 3.0, .memory_bytes = 123456789012.0};
     qdr_plan *plan = &stored.plan;
     static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
-    *plan = (qdr_plan){.version = QDR_OPTS_INIT, .dtype = types[test_random(seed) % 4]};
+    *plan = (qdr_plan){QDR_INIT(qdr_plan), .dtype = types[test_random(seed) % 4]};
     plan->x = 1 + (int)(test_random(seed) % 9);
     plan->y = 1 + (int)(test_random(seed) % 9);
     plan->z = 1 + (int)(test_random(seed) % 9);
@@ -112,7 +109,7 @@ static qdr_stored_plan any_plan(uint64_t *seed)
 
 static void check_same(const qdr_plan *a, const qdr_plan *b)
 {
-    assert_true(a->version == b->version && a->x == b->x && a->y == b->y && a->z == b->z);
+    assert_true(a->x == b->x && a->y == b->y && a->z == b->z);
     assert_true(a->d == b->d && a->layout == b->layout && a->recompute == b->recompute);
     assert_true(a->dtype == b->dtype && a->batch == b->batch && a->micro_batch == b->micro_batch);
     assert_true(a->sequence == b->sequence && a->overlap == b->overlap);
@@ -127,10 +124,10 @@ static void same_again(void **state)
     (void)state;
     uint64_t seed = test_seed();
     for (int i = 0; i < 200; i++) {
-        const qdr_stored_plan stored = any_plan(&seed);
-        qdr_stored_plan loaded;
-        CHECK_OK(qdr_plan_store(&stored, path)); /* in place of the one before */
-        CHECK_OK(qdr_plan_load(path, &loaded));
+        const qdri_stored_plan stored = any_plan(&seed);
+        qdri_stored_plan loaded;
+        CHECK_OK(qdri_plan_store(&stored, path)); /* in place of the one before */
+        CHECK_OK(qdri_plan_load(path, &loaded));
         check_same_network(&loaded.network, &stored.network);
         assert_string_equal(loaded.machine, stored.machine);
         assert_true(loaded.secs == stored.secs && loaded.memory_bytes == stored.memory_bytes);
@@ -153,9 +150,9 @@ static void same_again(void **state)
 static void least_file(void **state)
 {
     (void)state;
-    qdr_stored_plan loaded;
+    qdri_stored_plan loaded;
     write_text(HEAD "}");
-    CHECK_OK(qdr_plan_load(path, &loaded));
+    CHECK_OK(qdri_plan_load(path, &loaded));
     assert_string_equal(loaded.plan.order, "xyzd");
     assert_int_equal(loaded.plan.dtype, QDR_BF16);
     assert_int_equal(loaded.plan.d, 4);
@@ -202,11 +199,11 @@ static const struct {
 static void bad_files(void **state)
 {
     (void)state;
-    static const qdr_stored_plan zero;
+    static const qdri_stored_plan zero;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        qdr_stored_plan loaded;
+        qdri_stored_plan loaded;
         write_text(bad[i].text);
-        CHECK_FAILS(qdr_plan_load(path, &loaded), QDR_ERR_ARGUMENT, bad[i].words);
+        CHECK_FAILS(qdri_plan_load(path, &loaded), QDR_ERR_ARGUMENT, bad[i].words);
         assert_memory_equal(&loaded, &zero, sizeof zero);
     }
     assert_int_equal(remove(path), 0);
@@ -217,11 +214,11 @@ static void others_stay(void **state)
     (void)state;
     uint64_t seed = 1;
     char line[64];
-    const qdr_stored_plan stored = any_plan(&seed);
+    const qdri_stored_plan stored = any_plan(&seed);
     static const char *const texts[] = {"my notes\n", "{\"grid\": 1}\n", "[]\n"};
     for (int i = 0; i < 3; i++) {
         write_text(texts[i]);
-        CHECK_FAILS(qdr_plan_store(&stored, path), QDR_ERR_ARGUMENT, "is not a plan file");
+        CHECK_FAILS(qdri_plan_store(&stored, path), QDR_ERR_ARGUMENT, "is not a plan file");
         FILE *file = fopen(path, "r");
         assert_non_null(file);
         assert_non_null(fgets(line, sizeof line, file));
@@ -235,22 +232,23 @@ static void bad_calls(void **state)
 {
     (void)state;
     uint64_t seed = 1;
-    qdr_stored_plan stored = any_plan(&seed), loaded;
+    qdri_stored_plan stored = any_plan(&seed), loaded;
     char missing[80];
     snprintf(missing, sizeof missing, "%s/none/plan.json", folder);
-    CHECK_FAILS(qdr_plan_store(&stored, missing), QDR_ERR_ARGUMENT, "none/plan.json");
-    CHECK_FAILS(qdr_plan_load(missing, &loaded), QDR_ERR_IO, "none/plan.json");
-    CHECK_FAILS(qdr_plan_store(&stored, folder), QDR_ERR_ARGUMENT, folder);
-    CHECK_FAILS(qdr_plan_store(&stored, "-"), QDR_ERR_ARGUMENT, "standard output");
-    CHECK_FAILS(qdr_plan_store(&stored, ""), QDR_ERR_ARGUMENT, "is empty");
-    CHECK_FAILS(qdr_plan_store(&stored, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdri_plan_store(&stored, missing), QDR_ERR_ARGUMENT, "none/plan.json");
+    CHECK_FAILS(qdri_plan_load(missing, &loaded), QDR_ERR_IO, "none/plan.json");
+    CHECK_FAILS(qdri_plan_store(&stored, folder), QDR_ERR_ARGUMENT, folder);
+    CHECK_FAILS(qdri_plan_store(&stored, "-"), QDR_ERR_ARGUMENT, "standard output");
+    CHECK_FAILS(qdri_plan_store(&stored, ""), QDR_ERR_ARGUMENT, "is empty");
+    qdr_stored_plan given = {QDR_INIT(qdr_stored_plan), .network = &stored.network, .plan = &stored.plan};
+    CHECK_FAILS(qdr_plan_store(&given, NULL), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_store(NULL, path), QDR_ERR_ARGUMENT, "NULL");
-    CHECK_FAILS(qdr_plan_load(NULL, &loaded), QDR_ERR_ARGUMENT, "NULL");
-    CHECK_FAILS(qdr_plan_load(path, NULL), QDR_ERR_ARGUMENT, "result");
+    CHECK_FAILS(qdr_plan_load(NULL, &given), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_plan_load(path, NULL), QDR_ERR_ARGUMENT, "pointer is NULL");
     stored.network.layers = 0;
-    CHECK_FAILS(qdr_plan_store(&stored, path), QDR_ERR_SHAPE, "layers 0");
+    CHECK_FAILS(qdri_plan_store(&stored, path), QDR_ERR_SHAPE, "layers 0");
     stored.plan.x = 0;
-    CHECK_FAILS(qdr_plan_store(&stored, path), QDR_ERR_ARGUMENT, "grid");
+    CHECK_FAILS(qdri_plan_store(&stored, path), QDR_ERR_ARGUMENT, "grid");
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
@@ -263,7 +261,7 @@ static void networks_differ(void **state)
 #define DIFFERS(change, name)                                                                                          \
     do {                                                                                                               \
         qdr_network n = usual;                                                                                         \
-        qdr_network_difference difference;                                                                             \
+        qdr_network_difference difference = {QDR_INIT(qdr_network_difference)};                                        \
         change;                                                                                                        \
         assert_int_equal(qdr_network_differ(&usual, &n, &difference), 1);                                              \
         assert_string_equal(difference.key, name);                                                                     \

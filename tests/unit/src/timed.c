@@ -34,7 +34,7 @@ static void means_of_calls_in_a_row(void **state)
 {
     (void)state;
     counted self = {.n_calls = 0};
-    const qdr_context_opts cpu = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
+    const qdr_context_opts cpu = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = "cpu"};
     const bench_options options = {.n_iterations = ITERATIONS, .n_warmup = WARMUP};
     bench_samples samples = {0};
     failure why = {0};
@@ -57,7 +57,7 @@ static void a_stream_tells_the_time(void **state)
 {
     (void)state;
     counted self = {.n_calls = 0};
-    const qdr_context_opts cpu = {QDR_OPTS_INIT, .n_threads = 1, .device = "cpu"};
+    const qdr_context_opts cpu = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = "cpu"};
     int64_t ns[2] = {0};
     assert_int_equal(qdr_context_create_self(&cpu, &self.ctx), QDR_OK);
     qdr_stream *stream = qdr_context_stream(self.ctx);

@@ -12,7 +12,7 @@
 
 #include "config.h"
 #include "qdr_test.h"
-#include "quadrille/topo.h"
+#include "topo/machine.h"
 
 /* ---- tables ---- */
 
@@ -22,16 +22,36 @@ static qdr_topo_gpu pair_gpus[] = {
 static qdr_topo_gpu_link pair_links[] = {{.a = 0, .b = 1, .link = QDR_LINK_NVLINK, .rate = 40e9},
                                          {.a = 2, .b = 3, .link = QDR_LINK_NVLINK, .rate = 20e9, .is_assumed = 1}};
 static qdr_topo_nic pair_nics[] = {{.rate = 1e9}, {.rate = 25e9}, {.rate = 25e9}, {.rate = 0}};
-static const qdr_topo pairs = {
-    .n_gpus = 4, .gpus = pair_gpus, .n_gpu_links = 2, .gpu_links = pair_links, .n_nics = 4, .nics = pair_nics};
+static struct qdr_topo_lists pair_lists = {.gpus = pair_gpus, .gpu_links = pair_links, .nics = pair_nics};
+static const qdr_topo pairs = {.n_gpus = 4, .n_gpu_links = 2, .n_nics = 4, .lists = &pair_lists};
 
 /* Packages of 2 NUMA nodes of 2 caches of 2 cores. */
 static const qdr_topo *cores_of_eight(void)
 {
     static qdr_topo_core cores[16];
-    static qdr_topo topo = {.n_cores = 16, .cores = cores};
+    static struct qdr_topo_lists lists = {.cores = cores};
+    static const qdr_topo topo = {.n_cores = 16, .lists = &lists};
     for (int i = 0; i < 16; i++) cores[i] = (qdr_topo_core){i / 8, i / 4, i / 2, 1, i};
     return &topo;
+}
+
+static qdr_topo_place spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks)
+{
+    qdr_topo_place place;
+    qdr_topo_spread(topo, on_gpus, node, index, n_ranks, &place);
+    return place;
+}
+
+/* qdr_topo_map() of x, y, z and d. */
+static qdr_status map(const qdr_topo *topo, const int sizes[4], const char *order, const qdr_topo_place *places,
+                      qdr_topo_axis axes[4])
+{
+    for (int axis = 0; axis < 4; axis++) {
+        axes[axis].size = sizeof *axes;
+        const qdr_status status = qdr_topo_map(topo, sizes, order, places, (qdr_axis)axis, &axes[axis]);
+        if (status != QDR_OK) return status;
+    }
+    return QDR_OK;
 }
 
 /* ranks of nodes, one after the other, n_on_node on each */
@@ -41,8 +61,8 @@ static void lay(const qdr_topo *topo, const int sizes[4], const char *order, int
     qdr_topo_place places[256];
     const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
     for (int rank = 0; rank < n; rank++)
-        places[rank] = qdr_topo_spread(topo, on_gpus, rank / n_on_node, rank % n_on_node, n_on_node);
-    CHECK_OK(qdr_topo_map(topo, sizes, order, places, axes));
+        places[rank] = spread(topo, on_gpus, rank / n_on_node, rank % n_on_node, n_on_node);
+    CHECK_OK(map(topo, sizes, order, places, axes));
 }
 
 /* members, stride, nodes, members on a node, siblings, link, inner link */
@@ -148,9 +168,9 @@ static void random_places(void **state)
         const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
         const int n_nodes = (int)test_between(&seed, 1, n < 6 ? n : 6);
         for (int rank = 0; rank < n; rank++)
-            places[rank] = qdr_topo_spread(topo, 0, (int)test_between(&seed, 0, n_nodes - 1),
-                                           (int)test_between(&seed, 0, 15), 16);
-        CHECK_OK(qdr_topo_map(topo, sizes, "xyzd", places, axes));
+            places[rank] = spread(topo, 0, (int)test_between(&seed, 0, n_nodes - 1), (int)test_between(&seed, 0, 15),
+                                  16);
+        CHECK_OK(map(topo, sizes, "xyzd", places, axes));
         for (int axis = 0; axis < 4; axis++) {
             qdr_link link = QDR_LINK_NONE, inner = QDR_LINK_NONE;
             for (int a = 0; a < n; a++) {
@@ -176,19 +196,19 @@ static void wrong_grids(void **state)
     qdr_topo_axis axes[4];
     const int sizes[] = {1, 1, 1, 1};
     (void)state;
-    CHECK_OK(qdr_topo_map(NULL, sizes, NULL, &one, axes));
-    CHECK_FAILS(qdr_topo_map(NULL, sizes, "xyz", &one, axes), QDR_ERR_ARGUMENT, "'xyz'");
-    CHECK_FAILS(qdr_topo_map(NULL, sizes, "xyzz", &one, axes), QDR_ERR_ARGUMENT, "permutation");
-    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1, 0, 1, 1}, NULL, &one, axes), QDR_ERR_ARGUMENT, "1x0x1x1");
-    CHECK_FAILS(qdr_topo_map(NULL, (const int[]){1 << 30, 1 << 30, 4, 4}, NULL, &one, axes), QDR_ERR_ARGUMENT,
-                "at most");
+    CHECK_OK(map(NULL, sizes, NULL, &one, axes));
+    CHECK_FAILS(map(NULL, sizes, "xyz", &one, axes), QDR_ERR_ARGUMENT, "'xyz'");
+    CHECK_FAILS(map(NULL, sizes, "xyzz", &one, axes), QDR_ERR_ARGUMENT, "permutation");
+    CHECK_FAILS(map(NULL, (const int[]){1, 0, 1, 1}, NULL, &one, axes), QDR_ERR_ARGUMENT, "1x0x1x1");
+    CHECK_FAILS(map(NULL, (const int[]){1 << 30, 1 << 30, 4, 4}, NULL, &one, axes), QDR_ERR_ARGUMENT, "at most");
     bad.node = 1;
-    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &bad, axes), QDR_ERR_ARGUMENT, "node 1");
+    CHECK_FAILS(map(NULL, sizes, NULL, &bad, axes), QDR_ERR_ARGUMENT, "node 1");
     bad = one;
     bad.gpu = 4;
-    CHECK_FAILS(qdr_topo_map(&pairs, sizes, NULL, &bad, axes), QDR_ERR_ARGUMENT, "GPU 4");
-    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, NULL, axes), QDR_ERR_ARGUMENT, "NULL");
-    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &one, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(map(&pairs, sizes, NULL, &bad, axes), QDR_ERR_ARGUMENT, "GPU 4");
+    CHECK_FAILS(map(NULL, sizes, NULL, NULL, axes), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &one, QDR_X, NULL), QDR_ERR_ARGUMENT, "NULL");
+    CHECK_FAILS(qdr_topo_map(NULL, sizes, NULL, &one, (qdr_axis)4, axes), QDR_ERR_ARGUMENT, "axis 4");
     assert_string_equal(qdr_link_name((qdr_link)-1), "?");
     assert_string_equal(qdr_link_name(QDR_N_LINKS), "?");
     for (int link = 0; link < QDR_N_LINKS; link++) assert_true(strlen(qdr_link_name((qdr_link)link)) > 2);
@@ -209,8 +229,8 @@ static qdr_status read_levels(const level_case *the_case, qdr_topo_levels *level
     qdr_topo_place places[256];
     const int *sizes = the_case->sizes, n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
     for (int rank = 0; rank < n; rank++)
-        places[rank] = qdr_topo_spread(the_case->topo, the_case->on_gpus, rank / the_case->n_on_node,
-                                       rank % the_case->n_on_node, the_case->n_on_node);
+        places[rank] = spread(the_case->topo, the_case->on_gpus, rank / the_case->n_on_node, rank % the_case->n_on_node,
+                              the_case->n_on_node);
     return qdr_topo_levels_read(the_case->topo, sizes, the_case->order, places, the_case->words, levels);
 }
 
@@ -243,7 +263,7 @@ static void words_of_levels(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        qdr_topo_levels levels;
+        qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
         CHECK_OK(read_levels(&cases[i], &levels));
         assert_int_equal(levels.gradient_parts, cases[i].parts[0]);
         assert_int_equal(levels.optimizer_parts, cases[i].parts[1]);
@@ -263,7 +283,7 @@ static void random_units(void **state)
     (void)state;
     for (int round = 0; round < 500; round++) {
         qdr_topo_place places[64];
-        qdr_topo_levels levels;
+        qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
         const int d = (int)test_between(&seed, 1, 12), wide = (int)test_between(&seed, 1, 4);
         const int n_cut = test_between(&seed, 0, 3) ? d : (int)test_between(&seed, 1, d); /* another unit from there */
         for (int rank = 0; rank < d; rank++)
@@ -288,7 +308,7 @@ static void wrong_levels(void **state)
                                           "0,8",      "-1,all", "node",   "zero3", "nodes,all",
                                           "all, all", "+8,all", "8x,all", "None",  "08,all"};
     level_case the_case = {cores_of_eight(), {1, 1, 2, 8}, 16, 0, NULL, NULL, {0, 0}, NULL};
-    qdr_topo_levels levels;
+    qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
     (void)state;
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         the_case.words = unknown[i];
@@ -330,12 +350,12 @@ static void this_machine(void **state)
     assert_true(*topo->host && *topo->cpus && *topo->gpu_source);
     int n_threads = 0, n_cores = 0;
     for (int i = 0; i < topo->n_cores; i++) {
-        assert_in_range(topo->cores[i].package + 1, 0, topo->n_packages);
-        assert_in_range(topo->cores[i].numa + 1, 0, topo->n_numas);
-        assert_in_range(topo->cores[i].cache + 1, 0, topo->n_caches);
-        n_threads += topo->cores[i].n_threads;
+        assert_in_range(topo->lists->cores[i].package + 1, 0, topo->n_packages);
+        assert_in_range(topo->lists->cores[i].numa + 1, 0, topo->n_numas);
+        assert_in_range(topo->lists->cores[i].cache + 1, 0, topo->n_caches);
+        n_threads += topo->lists->cores[i].n_threads;
     }
-    for (int i = 0; i < topo->n_numas; i++) n_cores += topo->numas[i].n_cores;
+    for (int i = 0; i < topo->n_numas; i++) n_cores += topo->lists->numas[i].n_cores;
     assert_int_equal(n_threads, topo->n_threads);
     assert_in_range(n_cores, 1, topo->n_cores);
     qdr_topo_destroy(&topo);
@@ -348,7 +368,7 @@ static void wrong_arguments(void **state)
 {
     qdr_topo *topo = NULL;
     (void)state;
-    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){.xml = NULL}, &topo), QDR_ERR_ARGUMENT, "version 0");
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){.xml = NULL}, &topo), QDR_ERR_ARGUMENT, "size is 0");
     CHECK_FAILS(qdr_topo_load(NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
 }
 
@@ -376,7 +396,7 @@ static void wrong_files(void **state)
         assert_non_null(file);
         fputs(files[i].text, file);
         fclose(file);
-        const qdr_topo_opts opts = {QDR_OPTS_INIT, .xml = path};
+        const qdr_topo_opts opts = {QDR_INIT(qdr_topo_opts), .xml = path};
         CHECK_FAILS(qdr_topo_load(&opts, &topo), files[i].status, files[i].words);
         CHECK_FAILS(qdr_topo_load(&opts, &topo), files[i].status, path);
         assert_null(topo);
@@ -386,8 +406,9 @@ static void wrong_files(void **state)
     }
     close(handle);
     unlink(path);
-    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo), QDR_ERR_IO, "No such file");
-    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = "/tmp"}, &topo), QDR_ERR_IO,
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_INIT(qdr_topo_opts), .xml = path}, &topo), QDR_ERR_IO,
+                "No such file");
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_INIT(qdr_topo_opts), .xml = "/tmp"}, &topo), QDR_ERR_IO,
                 "/tmp cannot be read");
 }
 
@@ -406,7 +427,7 @@ static void made_up_machine(void **state)
     assert_int_equal(topo->n_cores, 16);
     assert_int_equal(topo->n_threads, 32);
     for (int i = 0; i < 16; i++) {
-        const qdr_topo_core *core = &topo->cores[i];
+        const qdr_topo_core *core = &topo->lists->cores[i];
         assert_int_equal(core->package, i / 8);
         assert_int_equal(core->numa, i / 4);
         assert_int_equal(core->cache, i / 4);
@@ -422,7 +443,8 @@ static void only_hwloc_knows(void **state)
 {
     qdr_topo *topo = NULL;
     (void)state;
-    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = "a.xml"}, &topo), QDR_ERR_UNSUPPORTED, "a.xml");
+    CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_INIT(qdr_topo_opts), .xml = "a.xml"}, &topo), QDR_ERR_UNSUPPORTED,
+                "a.xml");
     assert_null(topo);
     setenv("HWLOC_XMLFILE", "b.xml", 1);
     CHECK_FAILS(qdr_topo_load(NULL, &topo), QDR_ERR_UNSUPPORTED, "libhwloc-dev");

@@ -11,7 +11,7 @@
 
 #include "config.h"
 #include "qdr_test.h"
-#include "quadrille/topo.h"
+#include "topo/machine.h"
 
 static qdr_topo *load(const char *mode)
 {
@@ -27,7 +27,7 @@ static int find(const qdr_topo *topo, int number)
     char name[16];
     snprintf(name, sizeof name, "nvml%d", number);
     for (int i = 0; i < topo->n_gpus; i++)
-        if (strcmp(topo->gpus[i].name, name) == 0) return i;
+        if (strcmp(topo->lists->gpus[i].name, name) == 0) return i;
     fail_msg("%s is missing", name);
     return -1;
 }
@@ -36,7 +36,7 @@ static void check_link(const qdr_topo *topo, int a, int b, qdr_link link, double
 {
     const int first = find(topo, a), second = find(topo, b);
     for (int i = 0; i < topo->n_gpu_links; i++) {
-        const qdr_topo_gpu_link *got = &topo->gpu_links[i];
+        const qdr_topo_gpu_link *got = &topo->lists->gpu_links[i];
         if (got->a != first || got->b != second) continue;
         assert_string_equal(qdr_link_name(got->link), qdr_link_name(link));
         assert_true(got->rate == rate);
@@ -53,7 +53,7 @@ static void check_all(const char *mode)
     assert_string_equal(topo->gpu_source, "NVML, driver 1.2.3: 4 GPUs");
     for (int i = 0; i < 4; i++) {
         char text[24];
-        const qdr_topo_gpu *gpu = &topo->gpus[find(topo, i)];
+        const qdr_topo_gpu *gpu = &topo->lists->gpus[find(topo, i)];
         snprintf(text, sizeof text, "Fake %d", i);
         assert_string_equal(gpu->model, text);
         snprintf(text, sizeof text, "ffff:a%d:00.0", i);

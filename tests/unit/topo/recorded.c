@@ -13,7 +13,7 @@
 
 #include "config.h"
 #include "qdr_test.h"
-#include "quadrille/topo.h"
+#include "topo/machine.h"
 
 #define GB 1e9
 #define GIB (INT64_C(1) << 30)
@@ -28,7 +28,7 @@ static qdr_topo *load(const char *name)
     char path[512];
     qdr_topo *topo = NULL;
     path_of(name, path);
-    CHECK_OK(qdr_topo_load(&(qdr_topo_opts){QDR_OPTS_INIT, .xml = path}, &topo));
+    CHECK_OK(qdr_topo_load(&(qdr_topo_opts){QDR_INIT(qdr_topo_opts), .xml = path}, &topo));
     assert_false(topo->is_this_machine);
     assert_string_equal(topo->cpus, "");
     assert_string_equal(topo->gpu_source, "as hwloc recorded them");
@@ -38,7 +38,7 @@ static qdr_topo *load(const char *name)
 static int count_caches(const qdr_topo *topo, int level)
 {
     int n = 0;
-    for (int i = 0; i < topo->n_caches; i++) n += topo->caches[i].level == level;
+    for (int i = 0; i < topo->n_caches; i++) n += topo->lists->caches[i].level == level;
     return n;
 }
 
@@ -54,13 +54,13 @@ static void check_counts(const qdr_topo *topo, const int counts[8])
     assert_int_equal(topo->n_nics, counts[6]);
     assert_int_equal(count_caches(topo, 3), counts[7]);
     int n_cores = 0;
-    for (int i = 0; i < topo->n_packages; i++) n_cores += topo->packages[i].n_cores;
+    for (int i = 0; i < topo->n_packages; i++) n_cores += topo->lists->packages[i].n_cores;
     assert_int_equal(n_cores, topo->n_cores);
 }
 
 static void check_gpu(const qdr_topo *topo, int index, const char *name, const char *bus, int package, int numa)
 {
-    const qdr_topo_gpu *gpu = &topo->gpus[index];
+    const qdr_topo_gpu *gpu = &topo->lists->gpus[index];
     assert_string_equal(gpu->name, name);
     assert_string_equal(gpu->bus, bus);
     assert_int_equal(gpu->package, package);
@@ -68,10 +68,17 @@ static void check_gpu(const qdr_topo *topo, int index, const char *name, const c
 }
 
 /* Two GPUs of one node. */
+static qdr_topo_place spread(const qdr_topo *topo, int on_gpus, int node, int index, int n_ranks)
+{
+    qdr_topo_place place;
+    qdr_topo_spread(topo, on_gpus, node, index, n_ranks, &place);
+    return place;
+}
+
 static void check_pair(const qdr_topo *topo, int a, int b, qdr_link link, double rate, int is_assumed)
 {
-    const qdr_topo_place left = qdr_topo_spread(topo, 1, 0, a, topo->n_gpus);
-    const qdr_topo_place right = qdr_topo_spread(topo, 1, 0, b, topo->n_gpus);
+    const qdr_topo_place left = spread(topo, 1, 0, a, topo->n_gpus);
+    const qdr_topo_place right = spread(topo, 1, 0, b, topo->n_gpus);
     double got;
     int got_assumed;
     assert_int_equal(left.gpu, a);
@@ -86,9 +93,11 @@ static void map(const qdr_topo *topo, const int sizes[4], const char *order, int
 {
     qdr_topo_place places[64];
     const int n = sizes[0] * sizes[1] * sizes[2] * sizes[3];
-    for (int rank = 0; rank < n; rank++)
-        places[rank] = qdr_topo_spread(topo, 1, rank / n_on_node, rank % n_on_node, n_on_node);
-    CHECK_OK(qdr_topo_map(topo, sizes, order, places, axes));
+    for (int rank = 0; rank < n; rank++) places[rank] = spread(topo, 1, rank / n_on_node, rank % n_on_node, n_on_node);
+    for (int axis = 0; axis < 4; axis++) {
+        axes[axis].size = sizeof *axes;
+        CHECK_OK(qdr_topo_map(topo, sizes, order, places, (qdr_axis)axis, &axes[axis]));
+    }
 }
 
 static void eight_dies_in_four_modules(void **state)
@@ -98,10 +107,10 @@ static void eight_dies_in_four_modules(void **state)
     check_counts(topo, (const int[]){1, 4, 64, 128, 8, 28, 5, 8});
     assert_string_equal(topo->host, "tioga29");
     assert_string_equal(topo->product, "HPE_CRAY_EX235A");
-    assert_string_equal(topo->packages[0].model, "AMD EPYC 7A53 64-Core Processor");
+    assert_string_equal(topo->lists->packages[0].model, "AMD EPYC 7A53 64-Core Processor");
     check_gpu(topo, 0, "rsmi0", "0000:c1:00.0", 0, 3);
     check_gpu(topo, 4, "rsmi4", "0000:d1:00.0", 0, 0);
-    assert_int_equal(topo->gpus[0].bytes, INT64_C(67092480) * 1024);
+    assert_int_equal(topo->lists->gpus[0].bytes, INT64_C(67092480) * 1024);
     for (int a = 0; a < 8; a++)
         for (int b = a + 1; b < 8; b++)
             check_pair(topo, a, b, a / 2 == b / 2 ? QDR_LINK_XGMI_MODULE : QDR_LINK_XGMI, 100 * GB, 1);
@@ -124,14 +133,14 @@ static void four_gpus_without_a_matrix(void **state)
     (void)state;
     qdr_topo *topo = load("lassen-4xV100");
     check_counts(topo, (const int[]){2, 2, 40, 160, 4, 2, 6, 20});
-    assert_string_equal(topo->gpus[0].model, "Tesla V100-SXM2-16GB");
-    assert_int_equal(topo->gpus[0].bytes, INT64_C(16515072) * 1024);
-    assert_int_equal(topo->numas[1].os_index, 8);
+    assert_string_equal(topo->lists->gpus[0].model, "Tesla V100-SXM2-16GB");
+    assert_int_equal(topo->lists->gpus[0].bytes, INT64_C(16515072) * 1024);
+    assert_int_equal(topo->lists->numas[1].os_index, 8);
     check_gpu(topo, 0, "nvml0", "0004:04:00.0", 0, 0);
     check_gpu(topo, 3, "nvml3", "0035:04:00.0", 1, 1);
-    check_pair(topo, 0, 1, QDR_LINK_PCI, topo->gpus[0].pci_rate, 0);
+    check_pair(topo, 0, 1, QDR_LINK_PCI, topo->lists->gpus[0].pci_rate, 0);
     check_pair(topo, 0, 2, QDR_LINK_NODE, 0, 0);
-    assert_true(topo->gpus[0].pci_rate > 15 * GB && topo->gpus[0].pci_rate < 16 * GB);
+    assert_true(topo->lists->gpus[0].pci_rate > 15 * GB && topo->lists->gpus[0].pci_rate < 16 * GB);
     qdr_topo_axis axes[4];
     map(topo, (const int[]){2, 2, 1, 2}, "dxyz", 4, axes);
     assert_int_equal(axes[QDR_D].link, QDR_LINK_PCI);
@@ -146,17 +155,17 @@ static void opencl_names_gpus(void **state)
     (void)state;
     qdr_topo *topo = load("corona-epyc");
     check_counts(topo, (const int[]){2, 8, 48, 96, 4, 0, 3, 16});
-    for (int i = 0; i < 4; i++) assert_string_equal(topo->gpus[i].model, "Vega 20");
+    for (int i = 0; i < 4; i++) assert_string_equal(topo->lists->gpus[i].model, "Vega 20");
     check_gpu(topo, 0, "opencl0d0", "0000:13:00.0", 0, 1);
     check_pair(topo, 0, 1, QDR_LINK_PACKAGE, 0, 0);
-    const qdr_topo_place first = qdr_topo_spread(topo, 0, 0, 0, 48);
+    const qdr_topo_place first = spread(topo, 0, 0, 0, 48);
     const qdr_link expected[] = {QDR_LINK_SAME, QDR_LINK_CACHE, QDR_LINK_CACHE, QDR_LINK_NUMA};
     for (int i = 0; i < 4; i++) {
-        const qdr_topo_place other = qdr_topo_spread(topo, 0, 0, i, 48);
+        const qdr_topo_place other = spread(topo, 0, 0, i, 48);
         assert_int_equal(qdr_topo_between(topo, &first, &other, NULL, NULL), expected[i]);
     }
     for (int i = 6; i < 48; i += 6) {
-        const qdr_topo_place other = qdr_topo_spread(topo, 0, 0, i, 48);
+        const qdr_topo_place other = spread(topo, 0, 0, i, 48);
         assert_int_equal(qdr_topo_between(topo, &first, &other, NULL, NULL), i < 24 ? QDR_LINK_PACKAGE : QDR_LINK_NODE);
     }
     qdr_topo_destroy(&topo);
@@ -191,7 +200,7 @@ static void pairs_of_gpus(void **state)
     check_pair(topo, 0, 1, QDR_LINK_NVLINK, 40 * GB, 0);
     check_pair(topo, 2, 3, QDR_LINK_NVLINK, 40 * GB, 0);
     check_pair(topo, 1, 2, QDR_LINK_NODE, 0, 0);
-    for (int i = 0; i < 4; i++) assert_true(topo->gpus[i].host_rate == 40 * GB);
+    for (int i = 0; i < 4; i++) assert_true(topo->lists->gpus[i].host_rate == 40 * GB);
     assert_int_equal(topo->bytes / GIB, 127);
     qdr_topo_axis axes[4];
     map(topo, (const int[]){1, 2, 2, 2}, "yzdx", 4, axes);
@@ -207,10 +216,10 @@ static void check_levels(const qdr_topo *topo, int on_gpus, const char *words, i
                          const char *note)
 {
     qdr_topo_place places[128];
-    qdr_topo_levels levels;
+    qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
     const int n = on_gpus ? topo->n_gpus : topo->n_cores;
     assert_in_range(2 * n, 2, 128);
-    for (int rank = 0; rank < 2 * n; rank++) places[rank] = qdr_topo_spread(topo, on_gpus, rank / n, rank % n, n);
+    for (int rank = 0; rank < 2 * n; rank++) places[rank] = spread(topo, on_gpus, rank / n, rank % n, n);
     CHECK_OK(qdr_topo_levels_read(topo, (const int[]){1, 1, 1, 2 * n}, NULL, places, words, &levels));
     assert_int_equal(levels.gradient_parts, gradients);
     assert_int_equal(levels.optimizer_parts, state);
