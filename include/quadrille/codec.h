@@ -62,7 +62,8 @@ typedef enum qdr_traffic_class {
 /** Length of arrays that have an entry for each class, and room for later ones. */
 #define QDR_MAX_TRAFFIC_CLASSES 8
 
-/** The codecs of a stack. No members will be added: it is part of qdr_plan. All members may stay zero: nothing is coded. */
+/** The codecs of a stack. No members will be added: it is part of qdr_plan. All members may stay zero: nothing is
+ * coded. */
 typedef struct qdr_codecs {
     size_t size; /**< QDR_INIT(qdr_codecs) */
     qdr_codec of[QDR_N_AXES][QDR_MAX_TRAFFIC_CLASSES]; /**< by qdr_axis and qdr_traffic_class */

@@ -22,13 +22,13 @@
 #define QDR_VERSION_PATCH 0
 #define QDR_VERSION_STRING "0.1.0"
 
-/** Begins every initializer of a struct whose first member is `size`: `(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 2}`
- * in C, `qdr_grid_opts{QDR_INIT(qdr_grid_opts), .x = 2}` in C++20. In C++17, which has no designators, set
- * `opts.size = sizeof opts` in a struct of zeros.
+/** Begins every initializer of a struct whose first member is `size`:
+ * `(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 2}` in C, `qdr_grid_opts{QDR_INIT(qdr_grid_opts), .x = 2}` in C++20.
+ * In C++17, which has no designators, set `opts.size = sizeof opts` in a struct of zeros.
  *
  * All other members may stay zero, which means the documented default. Later releases may add members at the end: a
- * program works with every later library of the same major version without being compiled again. Structs that the
- * library fills begin in the same way, and are filled as far as the caller's size reaches.
+ * program works with every later library of the same name (libquadrille.so.0) without being compiled again. Structs
+ * that the library fills begin in the same way, and are filled as far as the caller's size reaches.
  *
  * QDR_ERR_ARGUMENT: the size was not set. QDR_ERR_UNSUPPORTED: the program sets a member that the library, an older
  * one than its headers, does not have. */

@@ -30,6 +30,13 @@ static qdr_status join(qdr_context *ctx, qdri_comm **world)
     return qdri_context_join(ctx, *world);
 }
 
+static qdr_status take_boot(const qdr_boot *boot, qdr_boot *callbacks)
+{
+    QDR_TRY(QDRI_TAKE(qdr_boot, boot, callbacks));
+    if (callbacks->broadcast && callbacks->barrier) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "context: boot needs both callbacks, broadcast and barrier");
+}
+
 qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, const qdr_context_opts *opts,
                                    qdr_context **ctx)
 {
@@ -42,9 +49,7 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, con
     *ctx = NULL;
     if (size < 1 || rank < 0 || rank >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d of %d; use 0 … size-1", rank, size);
-    QDR_TRY(QDRI_TAKE(qdr_boot, boot, &callbacks)); /* without, there is no way to communicate */
-    if (!callbacks.broadcast || !callbacks.barrier)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "context: boot needs both callbacks, broadcast and barrier");
+    QDR_TRY(take_boot(boot, &callbacks)); /* NULL: there is no way to communicate */
     qdr_status status = qdri_context_take_opts(opts, &taken, &watch);
     QDR_TRY(qdri_comm_create_boot(&callbacks, rank, size, status, &world));
     status = prepare(opts, world, &made);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the public headers of another release: each struct that begins with its size is shorter, or longer, than it is here.
+"""Makes the public headers of another release: each struct that begins with its size is shorter, or longer, than here.
 
 An older release lacks the last members, of 8 bytes together; to its programs this library is one whose structs have
 got a member. A newer release has one more, `newer`.

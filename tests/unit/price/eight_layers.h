@@ -23,7 +23,7 @@ static const qdr_network network = {
 /* Memory is so fast that nothing waits for it. */
 static inline qdr_machine machine_of(void)
 {
-    const qdr_machine_products products = {2 * PRODUCTS, 0.5, 0, 0, 0, {1, 1, 1}, 1};
+    const qdr_machine_products products = {2 * PRODUCTS, 0.5, 0, 0, 0, {1, 1, 1}, 1, {0}};
     return (qdr_machine){QDR_INIT(qdr_machine),
                          .name = "round numbers",
                          .ranks_per_node = 1,

@@ -33,7 +33,7 @@ static qdr_machine planted(void)
         .links = {{.name = "node", 4, 2.5e9, .step_secs = 8e-6}, {.name = "network", 0, 0, 1, 1.2e8, 3e-5, 2e-5, 0}},
         .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
         .software = {.launch_secs = 2e-6}};
-    const qdr_machine_products products = {9e10, 1, 11, 23, 37, {0.9, 1, 0.8}, 1};
+    const qdr_machine_products products = {9e10, 1, 11, 23, 37, {0.9, 1, 0.8}, 1, {0}};
     m.f32 = m.f64 = m.bf16 = products;
     m.f64.peak_flops /= 2;
     return m;
@@ -45,7 +45,7 @@ static qdr_machine blank(void)
     qdr_machine m = planted();
     m.memory_bytes_per_sec = 1e9;
     m.kernel_flops = m.attention_efficiency = m.processor_slowdown = m.transfer_slowdown = 0;
-    m.f32 = m.f64 = m.bf16 = (qdr_machine_products){1e9, 1, 0, 0, 0, {1, 1, 1}, 1};
+    m.f32 = m.f64 = m.bf16 = (qdr_machine_products){1e9, 1, 0, 0, 0, {1, 1, 1}, 1, {0}};
     m.links[0].rank_bytes_per_sec = 1e9;
     m.links[1].adapter_bytes_per_sec = 1e9;
     m.links[0].step_secs = m.links[1].step_secs = m.links[1].wait_secs = 1e-5;

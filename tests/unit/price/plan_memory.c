@@ -288,7 +288,7 @@ static void save_times(void **state)
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         qdr_model *model = NULL;
         qdr_plan_checkpoint told = {QDR_INIT(qdr_plan_checkpoint)};
-        machine.file = (qdr_machine_file){rates[i][0], rates[i][1]};
+        machine.file = (qdr_machine_file){rates[i][0], rates[i][1], {0}};
         CHECK_OK(qdr_model_create(&machine, &network, &model));
         CHECK_OK(qdr_model_checkpoint(model, &plan, &told));
         assert_true(told.rank_bytes > told.bytes / 4 && told.rank_bytes < told.bytes / 3);

@@ -15,7 +15,7 @@ enum { CONTEXT = 256, HEADS = 4, HEAD_SIZE = 64, SEQUENCES = 2 };
 
 static qdr_machine machine_of(void)
 {
-    const qdr_machine_products products = {PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 1};
+    const qdr_machine_products products = {PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 1, {0}};
     return (qdr_machine){QDR_INIT(qdr_machine),
                          .name = "round numbers",
                          .ranks_per_node = 4,
@@ -199,7 +199,7 @@ static void efficiencies(void **state)
     qdr_machine machine = machine_of();
     (void)state;
     machine.memory_bytes_per_sec = 1e15;
-    machine.f32 = (qdr_machine_products){PEAK, 0.8, 512, 128, 256, {0.9, 0.8, 0.7}, 0.5};
+    machine.f32 = (qdr_machine_products){PEAK, 0.8, 512, 128, 256, {0.9, 0.8, 0.7}, 0.5, {0}};
     machine.f64.peak_flops = PEAK / 2;
     machine.bf16.peak_flops = 4 * PEAK;
     const double shape = 0.8 / (1 + 1 + 0.5 + 0.25);
@@ -209,7 +209,7 @@ static void efficiencies(void **state)
     assert_near("f64", product_secs(&machine, 512, 256, 1024, QDR_F64, QDRI_MODE_NN), flops / (PEAK / 2 * 0.5));
     assert_near("bf16", product_secs(&machine, 512, 256, 1024, QDR_BF16, QDRI_MODE_NN), flops / (4 * PEAK * 0.5));
     assert_near("f16", product_secs(&machine, 512, 256, 1024, QDR_F16, QDRI_MODE_NN), flops / (4 * PEAK * 0.5));
-    machine.f32 = (qdr_machine_products){PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 0.25};
+    machine.f32 = (qdr_machine_products){PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 0.25, {0}};
     static const double odd[][3] = {{511, 256, 1024}, {512, 255, 1024}, {512, 256, 1023}};
     for (int i = 0; i < 3; i++)
         assert_near("odd", product_secs(&machine, odd[i][0], odd[i][1], odd[i][2], QDR_F32, QDRI_MODE_NN),

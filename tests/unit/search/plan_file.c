@@ -245,6 +245,7 @@ static void bad_calls(void **state)
     CHECK_FAILS(qdr_plan_store(NULL, path), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_load(NULL, &given), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_load(path, NULL), QDR_ERR_ARGUMENT, "pointer is NULL");
+    stored = any_plan(&seed);
     stored.network.layers = 0;
     CHECK_FAILS(qdri_plan_store(&stored, path), QDR_ERR_SHAPE, "layers 0");
     stored.plan.x = 0;
