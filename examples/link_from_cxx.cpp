@@ -107,6 +107,7 @@ void multiply(qdr_context *ctx)
     for (int64_t i = 0; i < out; i++) w.insert(w.end(), in, static_cast<double>(i + 1));
     check(qdr_stack_load_parameter(net.get(), qdr_linear_weight_index(layer), w.data()));
     qdr_owned x_part{}, y_part{};
+    x_part.size = y_part.size = sizeof x_part;
     void *x_value = nullptr, *y_value = nullptr;
     check(qdr_stack_edge_owned(net.get(), x, &x_part));
     check(qdr_stack_edge_owned(net.get(), y, &y_part));

@@ -91,7 +91,8 @@ static int own_cases(void)
     int failed = expect("before MPI_Init", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, &ctx), QDR_ERR_STATE,
                         "not initialised");
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
-    failed += expect("bad options", qdr_context_create_mpi(MPI_COMM_WORLD, &bad, &ctx), QDR_ERR_ARGUMENT, "99");
+    failed += expect("bad options", qdr_context_create_mpi(MPI_COMM_WORLD, &bad, &ctx), QDR_ERR_ARGUMENT,
+                     "its size is 1");
     failed += expect("no result", qdr_context_create_mpi(MPI_COMM_WORLD, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
     failed += handle_cases();
     failed += expect("own communicator", qdr_context_create_mpi(MPI_COMM_SELF, NULL, &ctx), QDR_OK, "");
