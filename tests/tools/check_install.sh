@@ -53,8 +53,8 @@ cat >"$scratch/model.c" <<'C'
 #include <stdio.h>
 int main(void)
 {
-    qdr_network network;
-    qdr_network_counts counts;
+    qdr_network network = {QDR_INIT(qdr_network)};
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     if (qdr_network_load("gpt2", &network) == QDR_OK && qdr_network_params(&network, &counts) == QDR_OK)
         printf("gpt2 has %lld parameters\n", (long long)counts.total);
     else
