@@ -63,19 +63,20 @@ static const scene large[] = {
 /* One protocol, no trees, no slowdowns. */
 static qdr_machine machine_of(const scene *s)
 {
-    qdr_machine m = {QDR_INIT(qdr_machine),
-                     .name = "referee",
-                     .ranks_per_node = s->ranks_per_node,
-                     .memory_bytes = 1e12,
-                     .memory_bytes_per_sec = 2e12,
-                     .memory_efficiency = 1,
-                     .n_units = 1,
-                     .wave_power = 1,
-                     .bf16 = {.peak_flops = 3e14, .most = 0.7, .factor = {1, 1, 1}, .odd_factor = 1},
-                     .attention_efficiency = 0.5,
-                     .n_links = 2,
-                     .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
-                     .software = {.launch_secs = 4e-6}};
+    qdr_machine m = {
+        QDR_INIT(qdr_machine),
+        .name = "referee",
+        .ranks_per_node = s->ranks_per_node,
+        .memory_bytes = 1e12,
+        .memory_bytes_per_sec = 2e12,
+        .memory_efficiency = 1,
+        .n_units = 1,
+        .wave_power = 1,
+        .bf16 = {.peak_flops = 3e14, .most = 0.7, .factor = {1, 1, 1}, .odd_factor = 1},
+        .attention_efficiency = 0.5,
+        .n_links = 2,
+        .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}},
+        .software = {.launch_secs = 4e-6}};
     m.links[0] = (qdr_machine_link){.n_ranks = s->ranks_per_node, .rank_bytes_per_sec = 200e9, .step_secs = 1e-6};
     m.links[1] = (qdr_machine_link){
         .n_adapters = s->n_adapters, .adapter_bytes_per_sec = s->adapter_GBps * 1e9, .step_secs = 10e-6};

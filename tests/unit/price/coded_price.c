@@ -17,16 +17,17 @@ static const double int8_of_f32 = 132 / 512.0;
 
 static qdr_machine machine_of(void)
 {
-    qdr_machine machine = {QDR_INIT(qdr_machine),
-                           .name = "round numbers",
-                           .ranks_per_node = 4,
-                           .memory_bytes = 64e9,
-                           .memory_bytes_per_sec = 1000e9,
-                           .memory_efficiency = 0.5,
-                           .n_links = 2,
-                           .links = {{.n_ranks = 4, .rank_bytes_per_sec = inside_rate, .step_secs = USEC},
-                                     {.n_adapters = 4, .adapter_bytes_per_sec = adapter_rate, .step_secs = 10 * USEC}},
-                           .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{1, 1}}}};
+    qdr_machine machine = {
+        QDR_INIT(qdr_machine),
+        .name = "round numbers",
+        .ranks_per_node = 4,
+        .memory_bytes = 64e9,
+        .memory_bytes_per_sec = 1000e9,
+        .memory_efficiency = 0.5,
+        .n_links = 2,
+        .links = {{.n_ranks = 4, .rank_bytes_per_sec = inside_rate, .step_secs = USEC},
+                  {.n_adapters = 4, .adapter_bytes_per_sec = adapter_rate, .step_secs = 10 * USEC}},
+        .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}}};
     machine.codecs.encode_bytes_per_sec[QDR_CODEC_INT8] = encode_rate;
     machine.codecs.decode_bytes_per_sec[QDR_CODEC_INT8] = decode_rate;
     return machine;

@@ -17,7 +17,7 @@ static qdr_machine machine_of(void)
         QDR_INIT(qdr_machine), .ranks_per_node = 4, .n_links = 2,
         .links = {{.n_ranks = 4, .rank_bytes_per_sec = 100 * GB, .step_secs = USEC, .slowdown = 0.25},
                   {.n_adapters = 2, .adapter_bytes_per_sec = 10 * GB, .step_secs = 10 * USEC, .slowdown = 0.125}},
-        .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{1, 1}}}};
+        .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}}};
 }
 
 static void assert_near(const char *what, int i, double got, double wanted)

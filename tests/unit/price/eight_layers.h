@@ -38,7 +38,7 @@ static inline qdr_machine machine_of(void)
                          .attention_efficiency = ATTENTION / (2 * PRODUCTS),
                          .n_links = 1,
                          .links = {{.rank_bytes_per_sec = 1e18}},
-                         .collectives = {.n_protocols = 1, .protocols = {{1, 1}}}};
+                         .collectives = {.n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}}};
 }
 
 /* Of one sequence: the forward products of a layer, its forward attention, and the forward head. */

@@ -31,7 +31,7 @@ static qdr_machine planted(void)
         .transfer_slowdown = 0.5,
         .n_links = 2,
         .links = {{.name = "node", 4, 2.5e9, .step_secs = 8e-6}, {.name = "network", 0, 0, 1, 1.2e8, 3e-5, 2e-5, 0}},
-        .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{1, 1}}},
+        .collectives = {.start_secs = 5e-6, .n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}},
         .software = {.launch_secs = 2e-6}};
     const qdr_machine_products products = {9e10, 1, 11, 23, 37, {0.9, 1, 0.8}, 1, {0}};
     m.f32 = m.f64 = m.bf16 = products;

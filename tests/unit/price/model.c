@@ -204,7 +204,9 @@ static void f16_is_as_bf16(void **state)
 static void rings(void **state)
 {
     (void)state;
-    qdr_machine m = {.n_links = 1, .collectives = {.start_secs = 3e-6, .n_protocols = 1, .protocols = {{1, 1}}}};
+    qdr_machine m = {
+        .n_links = 1,
+        .collectives = {.start_secs = 3e-6, .n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}}};
     m.links[0] = (qdr_machine_link){.rank_bytes_per_sec = 1e11, .step_secs = 2e-6};
     for (int g = 2; g <= 64; g++) {
         const qdri_group group = qdri_group_make(&m, g, 1, g);
@@ -248,7 +250,7 @@ static void levels(void **state)
     m.n_links = 2;
     m.links[0] = (qdr_machine_link){.n_ranks = 8, .rank_bytes_per_sec = 1e11};
     m.links[1] = (qdr_machine_link){.n_adapters = 8, .adapter_bytes_per_sec = 1e10};
-    m.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
+    m.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}};
     CHECK_OK(qdr_network_load("gpt2", &network));
     CHECK_OK(qdr_model_create(&m, &network, &model));
     qdr_plan plan = {QDR_INIT(qdr_plan),
@@ -308,7 +310,8 @@ static void parts_follow_the_order(void **state)
     nodes.n_links = 2;
     nodes.links[0] = (qdr_machine_link){.n_ranks = 8, .rank_bytes_per_sec = 1e11};
     nodes.links[1] = (qdr_machine_link){.n_adapters = 8, .adapter_bytes_per_sec = 1e10};
-    nodes.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
+    nodes.collectives = (qdr_machine_collectives){.n_protocols = 1,
+                                                  .protocols = {{.step_factor = 1, .rate_factor = 1}}};
     one = nodes;
     one.n_links = 1;
     one.links[0].n_ranks = 0;

@@ -99,7 +99,8 @@ static void panels_cost_their_bytes(void **state)
         qdr_machine machine = machine_of("dgx-h100");
         qdri_net net = {0};
         qdri_net_lists lists = {.n_layers = 0};
-        machine.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
+        machine.collectives = (qdr_machine_collectives){.n_protocols = 1,
+                                                        .protocols = {{.step_factor = 1, .rate_factor = 1}}};
         machine.links[0].step_secs = machine.links[0].switch_bytes_per_sec = 0;
         const double part_secs = (g - 1.0) / g * N_ROWS * N_OUT * (double)qdr_dtype_bytes(dtype) /
                                  machine.links[0].rank_bytes_per_sec;
@@ -123,7 +124,8 @@ static qdr_machine nodes_of_four(void)
     machine.n_links = 2;
     machine.links[0] = (qdr_machine_link){.n_ranks = 4, .rank_bytes_per_sec = 1e11};
     machine.links[1] = (qdr_machine_link){.n_adapters = 4, .adapter_bytes_per_sec = 1e10};
-    machine.collectives = (qdr_machine_collectives){.n_protocols = 1, .protocols = {{1, 1}}};
+    machine.collectives = (qdr_machine_collectives){.n_protocols = 1,
+                                                    .protocols = {{.step_factor = 1, .rate_factor = 1}}};
     machine.codecs = (qdr_machine_codecs){.processor_share = 0};
     machine.codecs.encode_bytes_per_sec[QDR_CODEC_INT8] = 2e10;
     machine.codecs.decode_bytes_per_sec[QDR_CODEC_INT8] = 1e10;

@@ -16,22 +16,23 @@ enum { CONTEXT = 256, HEADS = 4, HEAD_SIZE = 64, SEQUENCES = 2 };
 static qdr_machine machine_of(void)
 {
     const qdr_machine_products products = {PEAK, 0.5, 0, 0, 0, {1, 1, 1}, 1, {0}};
-    return (qdr_machine){QDR_INIT(qdr_machine),
-                         .name = "round numbers",
-                         .ranks_per_node = 4,
-                         .memory_bytes = 64e9,
-                         .memory_bytes_per_sec = 2 * MEMORY,
-                         .memory_efficiency = 0.5,
-                         .n_units = 1,
-                         .wave_power = 1,
-                         .f64 = products,
-                         .f32 = products,
-                         .bf16 = products,
-                         .n_links = 2,
-                         .links = {{.n_ranks = 4, .rank_bytes_per_sec = 100e9, .step_secs = USEC},
-                                   {.n_adapters = 2, .adapter_bytes_per_sec = 10e9, .step_secs = 10 * USEC}},
-                         .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{1, 1}}},
-                         .software = {.launch_secs = 2 * USEC, .host_secs = 3 * USEC}};
+    return (qdr_machine){
+        QDR_INIT(qdr_machine),
+        .name = "round numbers",
+        .ranks_per_node = 4,
+        .memory_bytes = 64e9,
+        .memory_bytes_per_sec = 2 * MEMORY,
+        .memory_efficiency = 0.5,
+        .n_units = 1,
+        .wave_power = 1,
+        .f64 = products,
+        .f32 = products,
+        .bf16 = products,
+        .n_links = 2,
+        .links = {{.n_ranks = 4, .rank_bytes_per_sec = 100e9, .step_secs = USEC},
+                  {.n_adapters = 2, .adapter_bytes_per_sec = 10e9, .step_secs = 10 * USEC}},
+        .collectives = {.start_secs = 5 * USEC, .n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}},
+        .software = {.launch_secs = 2 * USEC, .host_secs = 3 * USEC}};
 }
 
 /* Of a task on the first rank of a grid, x fastest. */
