@@ -17,19 +17,19 @@ static qdr_stream *stream_of(const qdr_stack *stack) { return qdr_context_stream
 /* Fails unless the stack is built and bound. */
 static qdr_status check_memory(const qdr_stack *stack, const char *who)
 {
-    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the stack is NULL", who);
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
-        if (parameter.shared)
+    for (int i = 0; i < stack->net.n_parameters; i++) {
+        const qdri_parameter *p = &stack->net.parameters[i];
+        const char *name = qdri_parameter_of(stack, i)->name;
+        if (stack->owner)
             return QDR_FAIL(QDR_ERR_STATE,
                             "%s: %s belongs to another stack, with which this one shares it; use that stack", who,
-                            parameter.name);
-        if (parameter.n_elems && (!parameter.data || !parameter.gradient))
+                            name);
+        if (p->n_elems && (!qdri_stack_pointer(stack, p->data) || !qdri_stack_pointer(stack, p->gradient)))
             return QDR_FAIL(
                 QDR_ERR_STATE,
                 "%s: %s has no memory yet; call qdr_stack_build(), and qdr_stack_bind() if the caller owns the memory",
-                who, parameter.name);
+                who, name);
     }
     return QDR_OK;
 }
@@ -37,14 +37,13 @@ static qdr_status check_memory(const qdr_stack *stack, const char *who)
 /* Fails if gradients lack a deferred sum, which is the same on all ranks. */
 static qdr_status check_gradients(const qdr_stack *stack, const char *who)
 {
-    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        QDR_TRY(qdr_stack_parameter(stack, i, &parameter));
-        if (parameter.deferred)
+    for (int i = 0; i < stack->net.n_parameters; i++) {
+        const qdri_attached_parameter *p = qdri_parameter_of(stack, i);
+        if (p->deferred)
             return QDR_FAIL(QDR_ERR_STATE,
                             "%s: the gradient of %s lacks sums that QDR_DEFER_SYNC left out; call "
                             "the last backward of a step without it",
-                            who, parameter.name);
+                            who, p->name);
     }
     return QDR_OK;
 }
