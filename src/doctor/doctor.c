@@ -356,8 +356,9 @@ static int find_all(doctor_report *report, failure *why)
              "for faster products on the CPU install libopenblas-dev and build again");
     add_part(report, "oneDNN", versions->onednn, "", "bf16 products on the CPU are converted to f32",
              "if the processor has bf16 (AVX-512 BF16, AMX) install libdnnl-dev and build again");
-    add_part(report, "hwloc", versions->hwloc, "", "the topology comes from /sys and NVML",
-             "for recorded machines and PCI switches install libhwloc-dev and build again");
+    add_part(
+        report, "hwloc", versions->hwloc, "", "this machine counts as one package with one NUMA node",
+        "for its caches, NUMA nodes and PCI switches, and recorded machines, install libhwloc-dev and build again");
     add_part(report, "zfp", versions->zfp, "", "there are no codecs of zfp, such as zfp:8",
              "to compare them with other codecs install libzfp-dev and build again");
     if (status != QDR_OK) doctor_add_sentence(report, "machine", "topology", DOCTOR_BROKEN, qdr_last_error());
