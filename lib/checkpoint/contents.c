@@ -25,7 +25,7 @@ const qdri_parameter *qdri_contents_parameter(const qdri_contents *contents, int
  * that update the same; a small parameter is written by one rank. */
 static void find_share(const qdri_parameter *p, qdri_saved *saved)
 {
-    const int64_t n = qdri_parameter_elems(p, p->state_begin, p->state_elems);
+    const int64_t n = qdri_parameter_updates(p);
     int64_t begin = 0, end = 0;
     if (p->counted && p->flat_over_z) qdri_split(n, 1, p->n_copies, p->copy, &begin, &end);
     if (p->counted && !p->flat_over_z && p->copy == 0) end = n;

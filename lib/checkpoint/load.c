@@ -178,7 +178,7 @@ static qdr_status spread(const loading *self, int index)
 {
     const qdri_saved *saved = &self->contents.saved[index];
     const qdri_parameter *p = qdri_contents_parameter(&self->contents, index);
-    const int64_t n = qdri_parameter_elems(p, p->state_begin, p->state_elems), before = saved->begin - p->state_begin;
+    const int64_t n = qdri_parameter_updates(p), before = saved->begin - p->state_begin;
     char *values = (char *)saved->values - (size_t)before * qdr_dtype_bytes(saved->dtype);
     char *master = saved->master ? (char *)saved->master - (size_t)before * sizeof(float) : NULL;
     if (n == 0) return QDR_OK;

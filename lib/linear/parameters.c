@@ -34,7 +34,7 @@ qdr_status qdr_stack_parameter(const qdr_stack *stack, int index, qdr_parameter 
                                .gradient_begin = p->gradient_begin,
                                .n_gradient = qdri_parameter_elems(p, p->gradient_begin, p->gradient_elems),
                                .state_begin = p->state_begin,
-                               .n_state = qdri_parameter_elems(p, p->state_begin, p->state_elems),
+                               .n_state = qdri_parameter_updates(p),
                                .n_copies = p->n_copies,
                                .copy = p->copy,
                                .stale = qdri_parameter_is_stale(stack, index),

@@ -202,7 +202,7 @@ static qdr_status gather(qdr_stack *stack, const qdri_parameter *p, int which, c
 {
     const qdr_dtype dtype = which ? stack->net.grad_dtype : stack->net.opts.dtype;
     const size_t each = qdr_dtype_bytes(dtype), whole = (size_t)p->n_global * each;
-    const size_t part = (size_t)qdri_parameter_elems(p, p->state_begin, p->state_elems) * each;
+    const size_t part = (size_t)qdri_parameter_updates(p) * each;
     const size_t begin = (size_t)(p->state_begin - (which ? p->gradient_begin : 0)) * each;
     const int over_d = p->returns;
     const char *shard = qdri_stack_pointer(stack, which ? p->gradient : p->data);

@@ -47,6 +47,11 @@ typedef struct qdri_parameter {
 
 /* How many of n elements of a shard from `begin` on are not padding. */
 int64_t qdri_parameter_elems(const qdri_parameter *p, int64_t begin, int64_t n);
+/* Those that this rank updates. */
+static inline int64_t qdri_parameter_updates(const qdri_parameter *p)
+{
+    return qdri_parameter_elems(p, p->state_begin, p->state_elems);
+}
 
 typedef struct qdri_edge {
     const char *name;

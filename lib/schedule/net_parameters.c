@@ -178,7 +178,7 @@ static void place_state(qdri_net *net)
     net->state_bytes = QDRI_STEP_BYTES;
     for (int i = 0; i < net->n_parameters; i++) {
         qdri_parameter *p = &net->parameters[i];
-        const size_t bytes = (size_t)qdri_parameter_elems(p, p->state_begin, p->state_elems) * each;
+        const size_t bytes = (size_t)qdri_parameter_updates(p) * each;
         for (int state = 0; state < QDRI_N_STATES; state++) {
             p->state[state] = QDRI_NO_REF;
             if (state == QDRI_STATE_MASTER && !qdri_is_narrow(net->opts.dtype)) continue;

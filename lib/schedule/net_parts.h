@@ -40,6 +40,8 @@ void qdri_parameters_place(qdri_net *net);
 QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding);
 
 /* net_schedules.c */
+/* Starts a list in which the rows are not divided into parts. */
+void qdri_net_begin_list(qdri_builder *builder, const qdri_net *net, qdri_schedule *schedule);
 /* Places a list's values, and sets its waits. */
 QDR_NODISCARD qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule);
 

@@ -15,8 +15,7 @@ qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule)
     return qdri_schedule_set_waits(schedule, &net->hazards, net->opts.overlap & QDR_OVERLAP_ALL);
 }
 
-/* One layer. */
-static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
+void qdri_net_begin_list(qdri_builder *builder, const qdri_net *net, qdri_schedule *schedule)
 {
     qdri_builder_begin(builder, schedule, net->buffers.n, &net->position, net->opts.prefetch);
     builder->coding = &net->coding;
@@ -24,7 +23,7 @@ static void begin(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
 
 static void begin_whole(qdri_builder *builder, qdri_net *net, qdri_schedule *schedule)
 {
-    begin(builder, net, schedule);
+    qdri_net_begin_list(builder, net, schedule);
     qdri_builder_cut_rows(builder, net->cell_rows, net->opts.row_unit, qdri_net_batch_parts(net));
 }
 
@@ -137,7 +136,7 @@ static void return_weights(qdri_builder *builder, const qdri_net *net)
 qdr_status qdri_net_returns(qdri_net *net, int node, qdri_schedule *schedule)
 {
     qdri_builder builder;
-    begin(&builder, net, schedule);
+    qdri_net_begin_list(&builder, net, schedule);
     if (node < 0)
         return_weights(&builder, net);
     else
@@ -400,7 +399,7 @@ qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdr
     qdri_layer_refs refs = layer_refs(net, &net->nodes[node]);
     refs.x = net->caller[QDRI_CALLER_X];
     refs.y = net->caller[QDRI_CALLER_Y];
-    begin(&builder, net, schedule);
+    qdri_net_begin_list(&builder, net, schedule);
     plan_weight(&builder, net, layer);
     qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder), accumulate_y);
     qdri_linear_forward_bias(&builder, &layer->shape, &refs, 0, accumulate_y);
@@ -418,7 +417,7 @@ qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_grad
     refs.x = net->caller[QDRI_CALLER_X];
     refs.dy = net->caller[QDRI_CALLER_DY];
     if (!(flags & QDR_NO_DX)) refs.dx = net->caller[QDRI_CALLER_DX];
-    begin(&builder, net, schedule);
+    qdri_net_begin_list(&builder, net, schedule);
     if (!(flags & QDR_NO_DX)) plan_weight(&builder, net, layer);
     qdri_linear_backward_tasks(&builder, &layer->shape, &refs, &how);
     const qdri_parameter *bias = layer->shape.bias && !how.keep_for_later ? &net->parameters[layer->bias] : NULL;

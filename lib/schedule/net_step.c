@@ -49,11 +49,6 @@ static qdr_status end(qdri_builder *builder, qdri_net *net)
     return qdri_net_finish(net, builder->schedule);
 }
 
-static void begin(qdri_builder *builder, const qdri_net *net, qdri_schedule *schedule)
-{
-    qdri_builder_begin(builder, schedule, net->buffers.n, &net->position, 0);
-}
-
 /* ---- the loss ---- */
 
 qdri_ref qdri_net_loss_sums(const qdri_net *net)
@@ -77,7 +72,7 @@ qdr_status qdri_net_loss(qdri_net *net, qdri_schedule *schedule)
     const size_t own_bytes = (size_t)net->n_loss_parts * 2 * sizeof(double);
     qdri_task copy = {.node = -1, .name = loss->name, .dtype = QDR_F64, .out_dtype = QDR_F64};
     qdri_builder builder;
-    begin(&builder, net, schedule);
+    qdri_net_begin_list(&builder, net, schedule);
     if (own_bytes < sums.bytes) add_zero(&builder, loss->name, qdri_slice(sums, own_bytes, sums.bytes - own_bytes));
     qdri_set_copy(&copy, 2, net->n_loss_parts, qdri_slice(net->loss, 0, own_bytes), qdri_slice(sums, 0, own_bytes));
     qdri_schedule_add(&builder, &copy);
@@ -94,7 +89,7 @@ static qdri_ref complete_gradient(const qdri_net *net, const qdri_parameter *p)
 {
     const size_t each = qdr_dtype_bytes(net->grad_dtype);
     return qdri_slice(p->gradient, (size_t)(p->state_begin - p->gradient_begin) * each,
-                      (size_t)qdri_parameter_elems(p, p->state_begin, p->state_elems) * each);
+                      (size_t)qdri_parameter_updates(p) * each);
 }
 
 /* A pass over the elements of a parameter that this rank updates. */
@@ -114,7 +109,7 @@ static void add_squares(qdri_builder *builder, const qdri_net *net, qdri_ref squ
     add_zero(builder, QDRI_NORM_NAME, squares);
     for (int i = 0; i < net->n_parameters; i++) {
         const qdri_parameter *p = &net->parameters[i];
-        const int64_t n = qdri_parameter_elems(p, p->state_begin, p->state_elems);
+        const int64_t n = qdri_parameter_updates(p);
         if (n == 0 || !p->counted || (has_levels(net) && p->copy > 0)) continue;
         qdri_task task = parameter_task(net, p, net->grad_dtype, n);
         task.kernel = (qdri_kernel){.kind = QDRI_K_SUM_SQUARES, .u.reduce.n = n};
@@ -145,7 +140,7 @@ qdr_status qdri_net_norm(qdri_net *net, qdri_schedule *schedule)
 {
     const qdri_ref squares = state_slice(net, 0, sizeof(double));
     qdri_builder builder;
-    begin(&builder, net, schedule);
+    qdri_net_begin_list(&builder, net, schedule);
     add_squares(&builder, net, squares);
     sum_norm(&builder, net, squares);
     return end(&builder, net);
@@ -186,7 +181,7 @@ static void add_begin(qdri_builder *builder, const qdri_net *net, const qdr_adam
 
 static void add_update(qdri_builder *builder, const qdri_net *net, const qdr_adamw_opts *opts, const qdri_parameter *p)
 {
-    const int64_t n = qdri_parameter_elems(p, p->state_begin, p->state_elems);
+    const int64_t n = qdri_parameter_updates(p);
     qdri_task task = parameter_task(net, p, net->opts.dtype, n);
     if (n == 0) return;
     task.kernel = (qdri_kernel){.kind = QDRI_K_ADAMW,
@@ -221,7 +216,7 @@ qdr_status qdri_net_adamw_tasks(const qdri_net *net, const qdr_adamw_opts *opts,
     const qdri_ref numbers = state_slice(net, 0, QDRI_STEP_SUMS * sizeof(double));
     const qdri_ref squares = qdri_slice(numbers, 0, sizeof(double));
     qdri_builder builder;
-    begin(&builder, net, schedule);
+    qdri_net_begin_list(&builder, net, schedule);
     if (opts->clip_norm > 0 || may_skip(net)) {
         add_squares(&builder, net, squares);
         sum_norm(&builder, net, numbers);
@@ -249,7 +244,7 @@ qdr_status qdri_net_adamw(qdri_net *net, const qdr_adamw_opts *opts, qdri_schedu
 qdr_status qdri_net_join(qdri_net *net, const qdri_schedule *pass, const qdri_schedule *step, qdri_schedule *both)
 {
     qdri_builder builder;
-    begin(&builder, net, both);
+    qdri_net_begin_list(&builder, net, both);
     for (int i = 0; i < pass->n_tasks; i++) qdri_schedule_add(&builder, &pass->tasks[i]);
     for (int i = 0; i < step->n_tasks; i++) qdri_schedule_add(&builder, &step->tasks[i]);
     return end(&builder, net);

@@ -85,6 +85,6 @@ int qdri_parameter_state_runs(const qdri_parameter *p, qdr_parameter_run runs[QD
 {
     qdri_parameter part = *p;
     part.shard_begin += p->state_begin;
-    part.n_elems = qdri_parameter_elems(p, p->state_begin, p->state_elems);
+    part.n_elems = qdri_parameter_updates(p);
     return qdri_parameter_runs(&part, runs);
 }

@@ -42,7 +42,7 @@ static double state_of(const qdri_net *net)
     size_t bytes = 128;
     for (int i = 0; i < net->n_parameters; i++) {
         const qdri_parameter *p = &net->parameters[i];
-        const size_t n = (size_t)qdri_parameter_elems(p, p->state_begin, p->state_elems);
+        const size_t n = (size_t)qdri_parameter_updates(p);
         bytes += n_arrays * ((n * each + 63) / 64 * 64);
     }
     return (double)bytes;
@@ -54,7 +54,7 @@ static double saved_of(const qdri_net *net)
     int64_t n_elems = 0;
     for (int i = 0; i < net->n_parameters; i++) {
         const qdri_parameter *p = &net->parameters[i];
-        const int64_t n = qdri_parameter_elems(p, p->state_begin, p->state_elems);
+        const int64_t n = qdri_parameter_updates(p);
         int64_t begin = 0, end = n;
         if (p->flat_over_z) qdri_split(n, 1, p->n_copies, p->copy, &begin, &end);
         n_elems += end - begin;
