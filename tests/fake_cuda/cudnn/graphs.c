@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs: operations in a computable order, consistent shapes. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,7 +132,7 @@ static void check_op(const fake_graph *g, const fake_op *op, int number)
 
 fake_graph *fake_cudnn_read_graph(const descriptor *graph)
 {
-    static fake_graph *all; /* forever: what was recorded may use it */
+    static _Atomic(fake_graph *) all; /* forever: what was recorded may use it */
     descriptor *ops[OPS_MOST];
     const attribute *list = fake_cudnn_find(graph, QDRI_CUDNN_GRAPH_OPS);
     fake_graph *g = calloc(1, sizeof *g);
@@ -142,7 +143,6 @@ fake_graph *fake_cudnn_read_graph(const descriptor *graph)
         g->n_ops++;
         check_op(g, &g->ops[i], (int)i);
     }
-    g->next = all;
-    all = g;
+    g->next = atomic_exchange(&all, g); /* ranks that are threads add to it at once */
     return g;
 }
