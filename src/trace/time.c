@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times in traces: one clock for all ranks, and how much of each stream overlaps with computation. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trace/trace.h"
@@ -128,4 +129,65 @@ trace_last trace_find_last(const trace_file *trace)
     }
     most.n_all = n_all;
     return most;
+}
+
+/* ---- idle time ---- */
+
+static void add_wait(trace_idle *idle, const char *kind, double secs)
+{
+    const int most = (int)(sizeof idle->before / sizeof *idle->before);
+    int i = 0;
+    while (i < idle->n_before && strcmp(idle->before[i].kind, kind) != 0) i++;
+    if (i == most) return;
+    if (i == idle->n_before) idle->before[idle->n_before++] = (trace_wait){kind, 0};
+    idle->before[i].secs += secs;
+}
+
+/* Between the begins of two events nothing changes but that work ends: the latest end of each kind says when. */
+static void add_idle(const trace_file *trace, const trace_rank *rank, trace_idle *idle)
+{
+    const double share = 1.0 / trace->n_ranks;
+    double at = trace->begin, computing = at, sending = at, writing = at;
+    double wait = 0, rest = 0; /* since the last task that computed; since the last task of any kind */
+    int run = -1;
+    for (int64_t i = 0; i <= rank->n_events; i++) {
+        const trace_event *event = i < rank->n_events ? &rank->events[i] : NULL;
+        const double next = event ? event->begin : trace->end;
+        const double idle_from = fmin(fmax(at, computing), next), silent_from = fmin(fmax(idle_from, sending), next);
+        const double rest_from = fmin(fmax(silent_from, writing), next);
+        idle->secs[TRACE_IDLE_COLLECTIVES] += share * (silent_from - idle_from);
+        idle->secs[TRACE_IDLE_FILES] += share * (rest_from - silent_from);
+        wait += share * (next - idle_from);
+        rest += share * (next - rest_from);
+        at = next;
+        if (event && event->stream == TRACE_FILES) {
+            writing = fmax(writing, event->end);
+            continue;
+        }
+        idle->secs[event && event->run == run ? TRACE_IDLE_TASKS : TRACE_IDLE_PASSES] += rest;
+        rest = 0;
+        if (!event) return;
+        run = event->run;
+        if (event->stream > 0) {
+            sending = fmax(sending, event->end);
+            continue;
+        }
+        computing = fmax(computing, event->end);
+        if (wait > 0) add_wait(idle, event->kind, wait);
+        wait = 0;
+    }
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const double x = ((const trace_wait *)a)->secs, y = ((const trace_wait *)b)->secs;
+    return (x < y) - (x > y);
+}
+
+trace_idle trace_find_idle(const trace_file *trace)
+{
+    trace_idle idle = {0};
+    for (int r = 0; r < trace->n_ranks; r++) add_idle(trace, &trace->ranks[r], &idle);
+    qsort(idle.before, (size_t)idle.n_before, sizeof *idle.before, longest_first);
+    return idle;
 }

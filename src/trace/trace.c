@@ -70,7 +70,10 @@ static void merge(FILE *file, const void *user, failure *why)
     fputs("}\n", file);
 }
 
-enum { DRAWN_RUNS = 2 }; /* one forward and one backward pass */
+enum {
+    DRAWN_RUNS = 2, /* one forward and one backward pass */
+    SHOWN_WAITS = 4
+};
 
 typedef struct trace_options {
     const char *path;
@@ -80,7 +83,9 @@ typedef struct trace_options {
 #define AT(member) .at = offsetof(trace_options, member)
 
 static const option_spec specs[] = {
-    {"last", 0, "N", "use only the last N passes of each rank (a forward or a backward pass each); default: all",
+    {"last", 0, "N",
+     "use only the last N passes of each rank (a forward, a backward with what ends the step, or "
+     "the sum of a loss each); default: all",
      OPTION_COUNT, AT(n_runs), 1, 1 << 30},
     {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto", OPTION_TEXT, AT(merge)},
     {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes", OPTION_PICTURE, AT(svg)},
@@ -144,6 +149,21 @@ static void print_last(const trace_file *trace)
            last.rank, position, (long long)last.n, (long long)last.n_all, 1e3 * last.secs / (double)last.n);
 }
 
+static void print_idle(const trace_file *trace)
+{
+    const trace_idle idle = trace_find_idle(trace);
+    const double *secs = idle.secs;
+    const double all = secs[TRACE_IDLE_COLLECTIVES] + secs[TRACE_IDLE_FILES] + secs[TRACE_IDLE_TASKS] +
+                       secs[TRACE_IDLE_PASSES];
+    printf("# idle: %.3f ms; during collectives %.3f, ", 1e3 * all, 1e3 * secs[TRACE_IDLE_COLLECTIVES]);
+    if (trace->is_used[TRACE_FILES]) printf("during work on files %.3f, ", 1e3 * secs[TRACE_IDLE_FILES]);
+    printf("between tasks of a pass %.3f, between passes %.3f\n", 1e3 * secs[TRACE_IDLE_TASKS],
+           1e3 * secs[TRACE_IDLE_PASSES]);
+    for (int i = 0; i < idle.n_before && i < SHOWN_WAITS; i++)
+        printf("%s %s %.3f ms", i ? "," : "# idle most before:", idle.before[i].kind, 1e3 * idle.before[i].secs);
+    if (idle.n_before) putchar('\n');
+}
+
 static void print_table(const trace_file *trace)
 {
     static const char *const axes[] = {"x", "y", "z", "d"};
@@ -163,6 +183,7 @@ static void print_table(const trace_file *trace)
            "# %.3f ms from the first task to the last; computing: %.3f ms (%.1f%%)\n"
            "# hidden: while the rank computed; exposed: while it did not; late: until the last rank began\n",
            trace->n_ranks, PLURAL(trace->n_ranks), grid, 1e3 * secs, 1e3 * compute.secs, 100 * compute.secs / secs);
+    print_idle(trace);
     print_last(trace);
     if (bound > 0)
         printf("# the ranks' clocks differ and are aligned: times of two ranks are off by %.1f us at most\n",

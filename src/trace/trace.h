@@ -94,6 +94,25 @@ typedef struct trace_last {
 } trace_last;
 trace_last trace_find_last(const trace_file *trace);
 
+/* What the ranks did while they did not compute, averaged over them; the earlier kind counts where two apply. */
+typedef enum trace_idle_kind {
+    TRACE_IDLE_COLLECTIVES, /* collectives ran */
+    TRACE_IDLE_FILES, /* files were written or read */
+    TRACE_IDLE_TASKS, /* between two tasks of a pass */
+    TRACE_IDLE_PASSES, /* before, between and after passes */
+    TRACE_N_IDLE
+} trace_idle_kind;
+typedef struct trace_wait {
+    const char *kind; /* of the task that ended it; belongs to the trace */
+    double secs;
+} trace_wait;
+typedef struct trace_idle {
+    double secs[TRACE_N_IDLE];
+    trace_wait before[64]; /* the longest first; further kinds are left out */
+    int n_before;
+} trace_idle;
+trace_idle trace_find_idle(const trace_file *trace);
+
 /* ---- pictures: draw.c ---- */
 
 /* The first ranks' streams over time, as SVG. */

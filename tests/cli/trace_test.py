@@ -93,6 +93,25 @@ class Table(Case):
         self.assertEqual(rows(out)["x reduce"], [1.0, 8.0, 3.0, 1.5, 1.5, 50.0, 1.0, 4.0])
         self.assertEqual(set(rows(out)), {"x reduce", "all"})
 
+    def test_idle(self):
+        """Rank 0 idles 1 ms before its first pass, 2 ms while it gathers, 1 ms before and 1 ms after gelu, and 3 ms
+        before its next pass, 1 of them while it writes a file; rank 1 always computes."""
+        self.write(0, [event("product", "compute", 1000, 1000), event("all-gather", "x gather", 1500, 2500, 8e6),
+                       event("bias-add", "compute", 4000, 1000), event("gelu", "compute", 6000, 500),
+                       event("all-reduce", "d stat", 7500, 0, 8), event("write", "file", 8000, 1000),
+                       event("embed", "compute", 10500, 500, run=1)])
+        self.write(1, [event("product", "compute", 0, 11000)])
+        out = self.assert_done(trace(self.name))
+        self.assertIn("# idle: 4.000 ms; during collectives 1.000, during work on files 0.500, "
+                      "between tasks of a pass 1.000, between passes 1.500\n", out)
+        self.assertIn("# idle most before: embed 2.000 ms, bias-add 1.000 ms, product 0.500 ms, gelu 0.500 ms\n", out)
+
+    def test_idle_never(self):
+        self.write(0, [event("product", "compute", 0, 1000), event("all-reduce", "x reduce", 200, 300, 8)], ranks=1)
+        out = self.assert_done(trace(self.name))
+        self.assertIn("# idle: 0.000 ms; during collectives 0.000, between tasks of a pass 0.000, between passes 0.000\n"
+                      "stream", out)
+
     def test_axes(self):
         """An axis that is used in two directions has one row for both."""
         self.write(0, [event("all-reduce", "x reduce", 0, 1000, 3e6), event("all-gather", "z gather", 0, 1000, 1e6),
