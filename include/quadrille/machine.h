@@ -86,7 +86,8 @@ typedef struct qdr_machine_collectives {
     double room[QDR_MACHINE_ROOM];
 } qdr_machine_collectives;
 
-#define QDR_MAX_CODECS 7
+/** Length of arrays that have an entry for each qdr_codec_kind, and room for later ones. */
+#define QDR_MAX_CODECS 16
 /** How fast one rank encodes and decodes messages, by qdr_codec_kind, in bytes of elements; 0: as fast as kernels move
  * what is read and written. */
 typedef struct qdr_machine_codecs {

@@ -42,7 +42,8 @@ void qdri_coding_place(const qdri_position *position, const int stride[QDR_N_AXE
 {
     int rank = 0;
     for (int axis = 0; axis < QDR_N_AXES; axis++) rank += position->coordinate[axis] * stride[axis];
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+        if (qdri_is_statistics((qdr_channel)channel)) continue;
         const qdri_channel_group members = qdri_channel_group_of(position, (qdr_channel)channel);
         const int axis = (int)qdr_channel_axis((qdr_channel)channel);
         const rank_run run = {members.size, rank + (members.first - position->coordinate[axis]) * stride[axis],

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/group.h"
 #include "core/size.h"
 #include "core/sized.h"
 #include "grid/internal.h"
@@ -111,7 +112,8 @@ static qdr_status create_alone(qdr_grid *grid)
 {
     qdri_dev *dev = qdri_context_dev(grid->ctx);
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
-        if (channel < QDR_CHANNEL_X_STAT) QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMM, &grid->streams[channel]));
+        if (!qdri_is_statistics((qdr_channel)channel))
+            QDR_TRY(qdri_stream_create(dev, QDRI_STREAM_COMM, &grid->streams[channel]));
         if (qdr_grid_channel_size(grid, (qdr_channel)channel) == 1)
             QDR_TRY(qdri_comm_create_self(dev, &grid->comms[channel]));
     }

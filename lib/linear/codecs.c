@@ -7,6 +7,7 @@
 
 #include "codec/run.h"
 #include "core/environment.h"
+#include "core/group.h"
 #include "core/sized.h"
 #include "linear/describe.h"
 #include "quadrille/report.h"
@@ -73,8 +74,9 @@ static qdr_status read_environment(qdr_stack *stack)
 
 static qdr_status find_groups(const qdr_stack *stack, qdri_coding *coding)
 {
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
-        QDR_TRY(qdri_grid_coded_group(stack->grid, (qdr_channel)channel, &coding->groups[channel]));
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
+        if (!qdri_is_statistics((qdr_channel)channel))
+            QDR_TRY(qdri_grid_coded_group(stack->grid, (qdr_channel)channel, &coding->groups[channel]));
     return QDR_OK;
 }
 
@@ -85,7 +87,7 @@ static qdr_status compress(const qdr_stack *stack, qdri_coding *coding)
     qdr_status status = QDR_OK;
     QDR_TRY(qdr_agree(ctx, find_groups(stack, coding)));
     /* A rank in whose group it fails takes part in the others: their members wait for it. */
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
         if (!qdri_coding_has(coding, (qdr_channel)channel)) continue;
         const qdr_status made = qdri_grid_compress(stack->grid, (qdr_channel)channel);
         if (status == QDR_OK) status = made;
@@ -163,12 +165,13 @@ qdr_status qdr_stack_get_codecs(const qdr_stack *stack, qdr_codecs *codecs)
 
 static const qdri_coded_errors *errors_of(const qdr_stack *stack, int channel)
 {
+    if (qdri_is_statistics((qdr_channel)channel)) return NULL; /* other calls' */
     return qdri_comm_coded_errors(qdri_grid_comm(stack->grid, (qdr_channel)channel));
 }
 
 static int has_errors(const qdr_stack *stack)
 {
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         if (errors_of(stack, channel)) return 1;
     return 0;
 }
@@ -204,7 +207,7 @@ qdr_status qdr_stack_codec_report(qdr_stack *stack, FILE *file)
             qdr_context_size(ctx));
     fprintf(file, "%-24s %-8s %-19s %-26s %9s %12s %11s %8s\n", "layer", "channel", "class", "codec", "messages",
             "elements", "relative L2", "of bound");
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++)
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         print_errors(file, (qdr_channel)channel, errors_of(stack, channel));
     return QDR_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/environment.h"
+#include "core/group.h"
 #include "core/log.h"
 #include "core/size.h"
 #include "core/sized.h"

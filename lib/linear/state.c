@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a stack has, and which calls its state allows. */
+#include "core/group.h"
 #include "linear/internal.h"
 
 qdr_status qdri_stack_open(const qdr_stack *stack, const char *who)
@@ -32,7 +33,8 @@ qdr_status qdri_stack_drain(const qdr_stack *stack)
 {
     qdr_context *ctx = qdr_grid_context(stack->grid);
     qdr_status status = qdri_stream_synchronize(qdr_context_stream(ctx));
-    for (int channel = 0; channel < (int)QDR_CHANNEL_X_STAT; channel++) {
+    for (int channel = 0; channel < QDR_N_CHANNELS; channel++) {
+        if (qdri_is_statistics((qdr_channel)channel)) continue;
         const qdr_status next = qdri_stream_synchronize(qdri_grid_stream(stack->grid, (qdr_channel)channel));
         qdri_comm_drain(qdri_grid_comm(stack->grid, (qdr_channel)channel));
         if (status == QDR_OK) status = next;

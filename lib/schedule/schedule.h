@@ -187,7 +187,6 @@ void qdri_set_copy(qdri_task *task, int64_t m, int64_t n, qdri_ref from, qdri_re
 qdr_channel qdri_reduce_channel(qdr_axis axis);
 qdr_channel qdri_gather_channel(qdr_axis axis);
 qdr_channel qdri_statistics_channel(qdr_axis axis);
-static inline int qdri_is_statistics(qdr_channel channel) { return channel >= QDR_CHANNEL_X_STAT; }
 
 /* Sets kind, stream, codec and bytes of a collective over `channel`, and appends it, unless its group has one
  * member. */
