@@ -64,28 +64,20 @@ static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *
         s->of[sharded[i][0]] = shard(s->of[QDRI_SIZE_HIDDEN] * s->of[sharded[i][1]], &grid, s->elem_bytes);
 }
 
-void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *s)
+void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, qdri_sizes *s)
 {
     const double cells = (double)plan->z * plan->d, all = ceil((double)plan->batch / cells);
     const double micro = (double)plan->micro_batch;
     *s = (qdri_sizes){.sequences = micro > 0 && micro < all ? micro : all,
                       .context = (double)(plan->sequence ? plan->sequence : network->context),
                       .elem_bytes = (double)qdr_dtype_bytes(plan->dtype),
-                      .gradient_bytes = plan->dtype == QDR_F64 ? 8 : 4,
-                      .n_tables = network->tied || plan->pipeline > 1 ? 1 : 2};
+                      .gradient_bytes = plan->dtype == QDR_F64 ? 8 : 4};
     s->seen = seen(network, s->context);
     s->of[QDRI_SIZE_ROWS] = s->sequences * s->context;
     s->of[QDRI_SIZE_ROWS_X] = rows_on(plan, s, plan->x, 0);
     s->of[QDRI_SIZE_ROWS_Y] = rows_on(plan, s, plan->y, 0);
     s->of[QDRI_SIZE_SEQUENCES_X] = rows_on(plan, s, plan->x, 1);
     set_columns(network, plan, s);
-    /* Biases and norms of the layers, the last norm, the positions. */
-    const double hidden = s->of[QDRI_SIZE_HIDDEN], norm = (network->norm == QDR_NORM_LAYER ? 2 : 1) * hidden;
-    const double norms = (n_layers * network->norms_per_layer + 1) * norm;
-    const double biases = n_layers *
-                          ((network->qkv_bias != 0) * s->of[QDRI_SIZE_QKV] + (network->out_bias != 0) * hidden +
-                           (network->mlp_bias != 0) * (s->of[QDRI_SIZE_UP] + hidden));
-    s->of[QDRI_SIZE_SMALL] = norms + biases + (network->positions ? s->context * hidden : 0);
 }
 
 /* ---- layers of stages ---- */

@@ -10,7 +10,7 @@
 /* The largest allowed size of any kind: products of two fit in 63 bits. */
 #define QDRI_NETWORK_MOST INT32_MAX
 
-/* Rows first, then columns, then elements of shards and small gradients. */
+/* Rows first, then columns, then elements of shards. */
 typedef enum qdri_size {
     QDRI_SIZE_ROWS, /* of a (z, d) cell in one forward pass */
     QDRI_SIZE_ROWS_X, /* scattered over x; these three are ROWS in a replicated layout */
@@ -27,7 +27,6 @@ typedef enum qdri_size {
     QDRI_SIZE_SHARD_UP,
     QDRI_SIZE_SHARD_DOWN,
     QDRI_SIZE_SHARD_VOCAB,
-    QDRI_SIZE_SMALL, /* gradients of biases, norms and positions */
     QDRI_N_SIZES
 } qdri_size;
 
@@ -38,7 +37,6 @@ typedef struct qdri_sizes {
     double context; /* tokens of a sequence */
     double seen; /* average number of positions that a token attends to */
     double elem_bytes, gradient_bytes;
-    int n_tables; /* weights of V by H on a stage: the embedding and an untied head, or one of them */
 } qdri_sizes;
 
 typedef struct qdri_stages {
@@ -58,7 +56,6 @@ qdri_position qdri_plan_position(const qdr_plan *plan);
 /* Whether a checked plan partitions gradients or optimizer state over more ranks than z. */
 int qdri_plan_has_levels(const qdr_plan *plan);
 
-/* n_layers: of the stage, for small gradients. */
-void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, double n_layers, qdri_sizes *sizes);
+void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, qdri_sizes *sizes);
 
 #endif

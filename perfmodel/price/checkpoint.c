@@ -32,7 +32,7 @@ qdr_status qdr_model_checkpoint(const qdr_model *model, const qdr_plan *given, q
     QDR_TRY(qdr_network_params(&network, &counts));
     const double each = N_ARRAYS * (double)qdr_dtype_bytes(qdri_sum_type(plan.dtype));
     const qdri_stages stages = qdri_stages_make(&model->machine, &model->network, &plan);
-    qdri_pricing_sizes(&model->machine, &model->network, &plan, stages.first, &pricing);
+    qdri_pricing_sizes(&model->machine, &model->network, &plan, &pricing);
     own.bytes = each * (double)counts.total;
     own.rank_bytes = each * qdri_saved_elems(&pricing, &model->network, &stages);
     own.secs = save_secs(&model->machine.file, &own);

@@ -23,7 +23,7 @@ double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
 static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, qdri_lists *lists)
 {
     qdri_sizes sizes;
-    qdri_sizes_make(network, plan, lists->n_layers, &sizes);
+    qdri_sizes_make(network, plan, &sizes);
     lists->n_micro = qdri_micro_batches(plan, &sizes);
     lists->is_chain = !network->parallel_residual && plan->panels == 1 && plan->batch_parts == 1;
     const int64_t context = (int64_t)sizes.context;

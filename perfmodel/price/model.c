@@ -130,7 +130,7 @@ qdr_status qdri_model_price(qdr_model *model, const qdr_plan *plan, qdri_pricing
                             qdr_plan_result *result)
 {
     *stages = qdri_stages_make(&model->machine, &model->network, plan);
-    qdri_pricing_make(&model->machine, &model->network, plan, stages->first, pricing);
+    qdri_pricing_make(&model->machine, &model->network, plan, pricing);
     QDR_TRY(qdri_model_lists(model, plan));
     result->n_micro = model->lists.n_micro;
     for (int i = 0; i < 2; i++) {

@@ -102,18 +102,18 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
     if (!qdri_codecs_are_none(&plan->codecs)) place_codecs(stride, n_ranks * stages, pricing);
 }
 
-void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                         qdri_pricing *pricing)
 {
     begin(machine, plan, pricing);
-    qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
+    qdri_sizes_make(network, plan, &pricing->sizes);
 }
 
-void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                        qdri_pricing *pricing)
 {
     qdri_pricing_place(machine, plan, pricing);
-    qdri_sizes_make(network, plan, n_layers, &pricing->sizes);
+    qdri_sizes_make(network, plan, &pricing->sizes);
     pricing->seen_share = 2 * pricing->sizes.seen / (pricing->sizes.context + 1);
 }
 

@@ -43,11 +43,11 @@ typedef struct qdri_task_price {
 qdri_coding qdri_plan_coding(const qdr_plan *plan, int ranks_per_node);
 /* Sets the machine, and where the ranks of the plan's grid are. */
 void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing *pricing);
-/* The same, and the sizes of a stage with n_layers. */
-void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+/* The same, and the sizes. */
+void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                        qdri_pricing *pricing);
 /* Sets only what memory depends on. */
-void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan, double n_layers,
+void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, const qdr_plan *plan,
                         qdri_pricing *pricing);
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);

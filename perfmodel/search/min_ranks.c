@@ -47,7 +47,7 @@ static void bound_cases(hunt *h, qdr_plan *plan, int gathers_again, double *leas
         qdri_pricing pricing;
         if (!(h->opts.layouts >> layout & 1) && !one_layout) continue;
         plan->layout = (qdr_layout)layout;
-        qdri_pricing_sizes(&h->model->machine, network, plan, (double)network->layers, &pricing);
+        qdri_pricing_sizes(&h->model->machine, network, plan, &pricing);
         pricing.gathers_again |= gathers_again || qdri_can_gather_again(&h->model->machine);
         for (int r = 0; r < N_RECOMPUTES && h->status == QDR_OK; r++) {
             qdr_plan_result result = {.secs = 0};
@@ -290,7 +290,7 @@ static double state_bytes(const hunt *h)
     plain.opts.batch = 1;
     const qdr_plan plan = qdri_search_plan(&plain.opts, (const int[QDR_N_AXES]){1, 1, 1, 1}, 1);
     const qdri_stages stages = qdri_stages_make(&h->model->machine, &h->model->network, &plan);
-    qdri_pricing_sizes(&h->model->machine, &h->model->network, &plan, (double)h->model->network.layers, &pricing);
+    qdri_pricing_sizes(&h->model->machine, &h->model->network, &plan, &pricing);
     qdri_memory(&pricing, &h->model->network, &stages, 1, &result);
     return (1 - 1e-6) * (result.memory[QDR_MEMORY_PARAMETERS] + result.memory[QDR_MEMORY_GRADIENTS] +
                          result.memory[QDR_MEMORY_OPTIMIZER]);

@@ -100,11 +100,10 @@ static int fitting_recomputes(search *s, candidate c, int n_orders)
 {
     const qdr_plan any = plan_of(s, &c);
     const qdri_stages stages = qdri_stages_make(&s->model->machine, &s->model->network, &any);
-    const double n_layers = (double)s->model->network.layers;
     const double limit = memory_limit(s);
     qdri_pricing pricing;
     int fitting = 0;
-    qdri_pricing_sizes(&s->model->machine, &s->model->network, &any, n_layers, &pricing);
+    qdri_pricing_sizes(&s->model->machine, &s->model->network, &any, &pricing);
     pricing.gathers_again |= qdri_can_gather_again(&s->model->machine);
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++) {
         qdr_plan_result result = {.secs = 0};
@@ -129,7 +128,7 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bound
     const double n_layers = (double)model->network.layers;
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_lists_make(&model->network, plan, model->machine.ranks_per_node, 1, n_layers, 0, &model->one_layer));
-    qdri_pricing_make(&model->machine, &model->network, plan, n_layers, &pricing);
+    qdri_pricing_make(&model->machine, &model->network, plan, &pricing);
     qdri_bounds_make(&model->one_layer, &pricing, n_layers, &model->ways, bounds);
     return QDR_OK;
 }

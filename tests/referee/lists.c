@@ -67,7 +67,7 @@ static qdr_status make_kind(const qdr_machine *machine, const qdr_network *netwo
         step.micro_batch = plan->batch / plan->z / plan->d;
         step.batch = 2 * plan->batch;
     }
-    qdri_pricing_make(machine, network, &step, QDRI_FEW_LAYERS, &pricing);
+    qdri_pricing_make(machine, network, &step, &pricing);
     qdr_status status = qdri_lists_make(network, &step, machine->ranks_per_node, QDRI_FEW_LAYERS, QDRI_FEW_LAYERS, 1,
                                         &made);
     if (status == QDR_OK) {

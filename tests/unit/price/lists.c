@@ -70,7 +70,7 @@ static void check_sizes(const qdr_network *network, const qdr_plan *plan, const 
 {
     const int scattered = plan->layout == QDR_SCATTERED;
     qdri_sizes s;
-    qdri_sizes_make(network, plan, QDRI_FEW_LAYERS, &s);
+    qdri_sizes_make(network, plan, &s);
     expect("rows", s.of[QDRI_SIZE_ROWS], (double)net->cell_rows);
     expect("rows of norms", s.of[scattered ? QDRI_SIZE_ROWS_Y : QDRI_SIZE_ROWS],
            (double)edge_of(net, "norm1")->owned.n_rows);
@@ -88,8 +88,8 @@ static void check_sizes(const qdr_network *network, const qdr_plan *plan, const 
     expect("shard of the embedding", s.of[QDRI_SIZE_SHARD_VOCAB], shard_of(net, "embedding"));
     const double layer = s.of[QDRI_SIZE_SHARD_QKV] + s.of[QDRI_SIZE_SHARD_PROJ] + s.of[QDRI_SIZE_SHARD_UP] +
                          s.of[QDRI_SIZE_SHARD_DOWN];
-    expect("shards", QDRI_FEW_LAYERS * layer + s.n_tables * s.of[QDRI_SIZE_SHARD_VOCAB], shards_of_all(net));
-    expect("small gradients", s.of[QDRI_SIZE_SMALL], (double)net->n_small);
+    expect("shards", QDRI_FEW_LAYERS * layer + (network->tied ? 1 : 2) * s.of[QDRI_SIZE_SHARD_VOCAB],
+           shards_of_all(net));
 }
 
 static void lists_of_all(void **state)
