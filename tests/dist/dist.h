@@ -10,13 +10,21 @@
 #include "core/layout.h"
 #include "quadrille/quadrille.h"
 
-typedef struct dist_test {
-    const char *name;
-    void (*run)(qdr_context *ctx, uint64_t seed); /* seed: the same on all ranks */
-} dist_test;
+typedef void (*dist_test)(qdr_context *ctx, uint64_t seed); /* seed: the same on all ranks */
 
-/* Runs all tests; options --local P, --boot P and --seed N. Returns main's exit code. */
-int dist_main(int argc, char **argv, const dist_test *tests, int n_tests);
+/* DIST_TEST(name) { ... } is a test of its program; all run in the order of their file, those that are apart only by
+ * name. */
+#define DIST_TEST(name) DIST_ADD(name, 0)
+#define DIST_TEST_APART(name) DIST_ADD(name, 1)
+#define DIST_ADD(name, is_apart)                                                                                       \
+    static void name(qdr_context *, uint64_t);                                                                         \
+    __attribute__((constructor)) static void add_##name(void) { dist_add(__LINE__, #name, name, is_apart); }           \
+    static void name(__attribute__((unused)) qdr_context *ctx, __attribute__((unused)) uint64_t seed)
+void dist_add(int line, const char *name, dist_test run, int is_apart);
+
+/* Runs all tests, or the one of this name; options --local P, --boot P and --seed N. A program without a main() does
+ * just that. Returns main's exit code. */
+int dist_main(int argc, char **argv, const char *only);
 
 /* Rounds of a random test: n on local ranks, a third on processes, where making a grid takes long. */
 int dist_rounds(int n);

@@ -148,15 +148,13 @@ static void check_grid(qdr_grid *grid, void *user)
     }
 }
 
-static void same_bits_in_less_memory(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 0, check_grid, &seed); }
+DIST_TEST(same_bits_in_less_memory) { dist_every_grid(ctx, 0, check_grid, &seed); }
 
 /* 64 rows, 64 in-features and 32 out-features on one rank: x, dx, y, dy and the loss, or nothing. */
-static void one_rank_has_nothing(qdr_context *ctx, uint64_t seed)
+DIST_TEST(one_rank_has_nothing)
 {
     qdr_context *self = NULL;
     qdr_grid *grid = NULL;
-    (void)ctx;
-    (void)seed;
     DIST_OK(qdr_context_create_self(NULL, &self));
     DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
     for (int callers = 0; callers < 2; callers++) {
@@ -176,11 +174,4 @@ static void one_rank_has_nothing(qdr_context *ctx, uint64_t seed)
     }
     qdr_grid_destroy(&grid);
     qdr_context_destroy(&self);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"same bits in less memory", same_bits_in_less_memory},
-                                      {"one rank has nothing", one_rank_has_nothing}};
-    return dist_main(argc, argv, tests, 2);
 }

@@ -78,7 +78,7 @@ static void check_best(qdr_context *ctx, const qdr_network *network, const qdr_m
     qdr_model_destroy(&model);
 }
 
-static void test_agrees(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_agrees)
 {
     const char *const names[] = {"dgx-a100", "laptop", "dgx-h100"};
     for (int i = 0; i < 3; i++) {
@@ -99,9 +99,8 @@ static void test_agrees(qdr_context *ctx, uint64_t seed)
     }
 }
 
-static void test_defaults(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_defaults)
 {
-    (void)seed;
     const qdr_network network = small_network();
     answer chosen;
     DIST_OK(choose(ctx, &network, NULL, NULL, &chosen));
@@ -112,13 +111,12 @@ static void test_defaults(qdr_context *ctx, uint64_t seed)
 }
 
 /* Rank 0's mistake is everybody's, and so is the sentence. */
-static void test_refusals(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_refusals)
 {
     const qdr_machine machine = machine_of("dgx-a100");
     qdr_network network = small_network();
     qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .dtype = QDR_F32};
     answer chosen;
-    (void)seed;
     DIST_FAILS(choose(NULL, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "context");
     DIST_FAILS(choose(ctx, NULL, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "network");
     DIST_FAILS(qdr_plan_auto(ctx, &network, &machine, &opts, NULL), QDR_ERR_ARGUMENT, "NULL");
@@ -136,12 +134,11 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_SHAPE, "layers");
 }
 
-static void test_check(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_check)
 {
     const int p = qdr_context_size(ctx);
     const qdr_plan good = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = p};
     qdr_plan plan = good;
-    (void)seed;
     DIST_OK(qdr_plan_check(&good, p));
     DIST_OK(qdr_plan_check(&good, 0));
     DIST_FAILS(qdr_plan_check(NULL, 0), QDR_ERR_ARGUMENT, "NULL");
@@ -170,12 +167,11 @@ static void test_check(qdr_context *ctx, uint64_t seed)
 }
 
 /* Rank 0's machine is that of all ranks, whatever the environment names: for stacks and for collectives. */
-static void test_set_machine(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_set_machine)
 {
     const int is_first = qdr_context_rank(ctx) == 0;
     qdr_machine machine = machine_of(is_first ? "laptop" : "dgx-a100"), found;
     const qdri_comm_machine before = qdri_context_world(ctx)->root->machine;
-    (void)seed;
     DIST_FAILS(qdr_context_set_machine(ctx, NULL), QDR_ERR_ARGUMENT, "machine");
     machine.n_links = 2;
     machine.links[0].n_ranks = 2;
@@ -190,14 +186,4 @@ static void test_set_machine(qdr_context *ctx, uint64_t seed)
                    after.direct_all_reduce_bytes == before.direct_all_reduce_bytes,
                "borders %lld, %lld, %lld", (long long)after.direct_bytes, (long long)after.direct_all_reduce_bytes,
                (long long)after.two_round_bytes);
-}
-
-int main(int argc, char **argv)
-{
-    const dist_test tests[] = {{"agrees", test_agrees},
-                               {"defaults", test_defaults},
-                               {"refusals", test_refusals},
-                               {"check", test_check},
-                               {"set machine", test_set_machine}};
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -157,7 +157,7 @@ static int disagreements(qdr_stack *stack, int says, double *total)
 
 /* ---- random stacks ---- */
 
-static void gpts_agree(qdr_context *ctx, uint64_t seed)
+DIST_TEST(gpts_agree)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16};
     double total = 0;
@@ -245,7 +245,7 @@ static int attention_disagreements(attention *made, int says, double *total)
     return disagreements(made->stack, says, total);
 }
 
-static void attentions_agree(qdr_context *ctx, uint64_t seed)
+DIST_TEST(attentions_agree)
 {
     double total = 0;
     for (int round = 0; round < dist_rounds(30); round++) {
@@ -278,7 +278,7 @@ static qdr_status add_in_secret(const qdr_op_call *call, void *user)
     return qdr_copy(call->ctx, call->d_in[0], call->d_out, bytes, call->stream);
 }
 
-static void hidden_collectives_show(qdr_context *ctx, uint64_t seed)
+DIST_TEST(hidden_collectives_show)
 {
     double total = 0;
     for (int round = 0; round < 4; round++) {
@@ -295,12 +295,4 @@ static void hidden_collectives_show(qdr_context *ctx, uint64_t seed)
         qdr_mem_free(ctx, (void **)&s.cell);
         qdr_grid_destroy(&grid);
     }
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"GPTs agree", gpts_agree},
-                                      {"attentions agree", attentions_agree},
-                                      {"hidden collectives show", hidden_collectives_show}};
-    return dist_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

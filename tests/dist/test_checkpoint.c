@@ -219,10 +219,9 @@ static void compare_bytes(qdr_grid *grid, void *user)
     end(&run);
 }
 
-static void bytes_do_not_depend_on_grids(qdr_context *ctx, uint64_t seed)
+DIST_TEST(bytes_do_not_depend_on_grids)
 {
     first_bytes first = {.folder = make_folder(ctx)};
-    (void)seed;
     dist_every_grid(ctx, 1, compare_bytes, &first);
     remove_folder(ctx, first.folder);
 }
@@ -241,7 +240,7 @@ static void check_stale(qdr_stack *stack, const qdr_grid *grid)
     DIST_CHECK((n_stale > 0) == dist_has_levels(grid), "%d parameters are stale", n_stale);
 }
 
-static void training_goes_on(qdr_context *ctx, uint64_t seed)
+DIST_TEST(training_goes_on)
 {
     const path folder = make_folder(ctx);
     const path a = in(folder, "a"), b = in(folder, "b");
@@ -338,7 +337,7 @@ static void odd_destroy(odd *run)
     qdr_stack_destroy(&run->stack);
 }
 
-static void storage_does_not_matter(qdr_context *ctx, uint64_t seed)
+DIST_TEST(storage_does_not_matter)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     const path folder = make_folder(ctx);
@@ -395,7 +394,7 @@ static void check_rounded(qdr_stack *a, qdr_stack *b)
     }
 }
 
-static void types_are_rounded(qdr_context *ctx, uint64_t seed)
+DIST_TEST(types_are_rounded)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     const path folder = make_folder(ctx);
@@ -418,7 +417,7 @@ static void types_are_rounded(qdr_context *ctx, uint64_t seed)
 
 /* ---- errors ---- */
 
-static void errors_are_told(qdr_context *ctx, uint64_t seed)
+DIST_TEST(errors_are_told)
 {
     const path folder = make_folder(ctx);
     const path a = in(folder, "a"), b = in(folder, "b"), none = in(folder, "no/such");
@@ -520,7 +519,7 @@ static void words_of_byte(const char *name, int64_t at, int64_t data, char words
 
 /* A flipped bit anywhere is found, and its tensor is named: half of them in the header. Where the file ends early, it
  * is refused. */
-static void damage_is_found(qdr_context *ctx, uint64_t seed)
+DIST_TEST(damage_is_found)
 {
     const path folder = make_folder(ctx);
     const path a = in(folder, "a");
@@ -571,15 +570,8 @@ static void damage_is_found(qdr_context *ctx, uint64_t seed)
 /* usage: test_checkpoint [--flips N] …, which runs only the flips */
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"bytes do not depend on grids", bytes_do_not_depend_on_grids},
-                                      {"training goes on", training_goes_on},
-                                      {"storage does not matter", storage_does_not_matter},
-                                      {"types are rounded", types_are_rounded},
-                                      {"errors are told", errors_are_told},
-                                      {"damage is found", damage_is_found}};
-    const int n = (int)(sizeof tests / sizeof *tests);
-    if (argc < 3 || strcmp(argv[1], "--flips") != 0) return dist_main(argc, argv, tests, n);
+    if (argc < 3 || strcmp(argv[1], "--flips") != 0) return dist_main(argc, argv, NULL);
     n_flips = (int)strtol(argv[2], NULL, 10);
     argv[2] = argv[0];
-    return dist_main(argc - 2, argv + 2, &tests[n - 1], 1);
+    return dist_main(argc - 2, argv + 2, "damage_is_found");
 }

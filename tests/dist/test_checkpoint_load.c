@@ -147,18 +147,10 @@ static void check_rows(qdr_context *ctx, const size *all)
 }
 
 /* Halves and thirds of rows have less than 4 KiB; 256 KiB from the beginning of a row end within another one. */
-static void rows_are_short(qdr_context *ctx, uint64_t seed)
-{
-    (void)seed;
-    check_rows(ctx, &(size){701, 990});
-}
+DIST_TEST(rows_are_short) { check_rows(ctx, &(size){701, 990}); }
 
 /* A row, and half of one, has more than the 2 MiB that are transposed at once. */
-static void rows_are_long(qdr_context *ctx, uint64_t seed)
-{
-    (void)seed;
-    check_rows(ctx, &(size){3, 1100003});
-}
+DIST_TEST(rows_are_long) { check_rows(ctx, &(size){3, 1100003}); }
 
 /* ---- optimizers ---- */
 
@@ -231,11 +223,10 @@ static double wide_parameter(int64_t number)
 }
 
 /* Masters, beside the parameters that are rounded from them. */
-static void masters_are_long(qdr_context *ctx, uint64_t seed)
+DIST_TEST(masters_are_long)
 {
     const int n = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
     const qdr_grid_opts shapes[] = {{.x = n, .y = 1, .z = 1, .d = 1}, {.x = 1, .y = 1, .z = 1, .d = n}};
-    (void)seed;
     if (rank == 0) {
         snprintf(path, sizeof path, "/tmp/quadrille_load_XXXXXX");
         DIST_CHECK(close(mkstemp(path)) == 0, "no file in /tmp");
@@ -347,10 +338,9 @@ static void check_reading(void)
     DIST_OK(qdr_safetensors_close(&file));
 }
 
-static void tensors_are_large(qdr_context *ctx, uint64_t seed)
+DIST_TEST_APART(tensors_are_large)
 {
     qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
-    (void)seed;
     if (qdr_context_rank(ctx) == 0) check_reading();
     qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1});
     qdr_stack *stack = layer_create(grid, ROWS, COLS, QDR_BF16, QDR_OUT_IN);
@@ -379,7 +369,6 @@ static int has_memory(double gib)
 /* In /dev/shm, where holes take no memory when they are read, or in /tmp. */
 static int run_large(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"tensors are large", tensors_are_large}};
     int code = 77;
     (void)signal(SIGXFSZ, SIG_IGN);
     if (!has_memory(4)) return code;
@@ -390,16 +379,14 @@ static int run_large(int argc, char **argv)
         number = mkstemp(path);
     }
     DIST_CHECK(number >= 0 && close(number) == 0, "no file in /dev/shm and /tmp");
-    if (write_large()) code = dist_main(argc, argv, tests, 1);
+    if (write_large()) code = dist_main(argc, argv, "tensors_are_large");
     (void)unlink(path);
     return code;
 }
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {
-        {"rows are short", rows_are_short}, {"rows are long", rows_are_long}, {"masters are long", masters_are_long}};
-    if (argc < 2 || strcmp(argv[1], "--large") != 0) return dist_main(argc, argv, tests, 3);
+    if (argc < 2 || strcmp(argv[1], "--large") != 0) return dist_main(argc, argv, NULL);
     argv[1] = argv[0];
     return run_large(argc - 1, argv + 1);
 }

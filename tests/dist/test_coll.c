@@ -124,7 +124,7 @@ static void gather(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &recv);
 }
 
-static void gathers(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, gather); }
+DIST_TEST(gathers) { try_often(ctx, seed, 6, gather); }
 
 static void reduce_scatter(trial *t, uint64_t *seed)
 {
@@ -144,10 +144,7 @@ static void reduce_scatter(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &recv);
 }
 
-static void reductions_that_scatter(qdr_context *ctx, uint64_t seed)
-{
-    try_often(ctx, seed, 5, reduce_scatter); /* not u8 */
-}
+DIST_TEST(reductions_that_scatter) { try_often(ctx, seed, 5, reduce_scatter); /* not u8 */ }
 
 static void broadcast(trial *t, uint64_t *seed)
 {
@@ -161,7 +158,7 @@ static void broadcast(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &data);
 }
 
-static void broadcasts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, broadcast); }
+DIST_TEST(broadcasts) { try_often(ctx, seed, 6, broadcast); }
 
 /* Elements from member i to member j: every third pair has none. */
 static int64_t pair_count(const trial *t, int i, int j)
@@ -195,7 +192,7 @@ static void exchange(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &recv);
 }
 
-static void exchanges(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, exchange); }
+DIST_TEST(exchanges) { try_often(ctx, seed, 6, exchange); }
 
 /* A shift by some members, around the end or not; each member sends another number of elements. */
 static void shift(trial *t, uint64_t *seed)
@@ -218,7 +215,7 @@ static void shift(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &recv);
 }
 
-static void shifts(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 6, shift); }
+DIST_TEST(shifts) { try_often(ctx, seed, 6, shift); }
 
 /* ---- with codecs ---- */
 
@@ -275,10 +272,10 @@ static void coded(trial *t, uint64_t *seed)
     qdr_mem_free(t->ctx, &lost);
 }
 
-static void coded_ones(qdr_context *ctx, uint64_t seed) { try_often(ctx, seed, 4, coded); }
+DIST_TEST(coded_ones) { try_often(ctx, seed, 4, coded); }
 
 /* Bytes are counted on the axis' own channel, and on no other. */
-static void traffic(qdr_context *ctx, uint64_t seed)
+DIST_TEST(traffic)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
@@ -320,7 +317,7 @@ static qdr_traffic all_traffic(const qdr_grid *grid)
 }
 
 /* A reset forgets all levels of a coded sum: each of the same sums sends the same bytes. */
-static void coded_traffic(qdr_context *ctx, uint64_t seed)
+DIST_TEST(coded_traffic)
 {
     enum { N_ELEMS = 3000, N_SUMS = 3 };
     const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
@@ -353,14 +350,13 @@ static void coded_traffic(qdr_context *ctx, uint64_t seed)
 }
 
 /* All ranks make the same mistakes; nothing is queued, and everything works afterwards. */
-static void wrong_arguments(qdr_context *ctx, uint64_t seed)
+DIST_TEST(wrong_arguments)
 {
     const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
     const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = p, .y = 1, .z = 1, .d = 1};
     int64_t counts[64];
     float *data = dist_memory(ctx, 64, QDR_F32), *all = dist_memory(ctx, 64, QDR_F32);
     qdr_grid *grid = NULL;
-    (void)seed;
     for (int j = 0; j < p; j++) counts[j] = 1;
     DIST_OK(qdr_grid_create(ctx, &opts, &grid));
     DIST_FAILS(qdr_all_gather(NULL, QDR_X, data, all, 1, NULL, QDR_F32, NULL), QDR_ERR_ARGUMENT,
@@ -470,17 +466,6 @@ static int calls_that_differ(void)
 
 int main(int argc, char **argv)
 {
-    const dist_test tests[] = {
-        {"gathers", gathers},
-        {"reductions that scatter", reductions_that_scatter},
-        {"broadcasts", broadcasts},
-        {"exchanges", exchanges},
-        {"shifts", shifts},
-        {"coded ones", coded_ones},
-        {"traffic", traffic},
-        {"wrong arguments", wrong_arguments},
-        {"coded traffic", coded_traffic},
-    };
     if (argc == 2 && strcmp(argv[1], "differ") == 0) return calls_that_differ();
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    return dist_main(argc, argv, NULL);
 }

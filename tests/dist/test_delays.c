@@ -356,11 +356,10 @@ static void some_layouts(qdr_grid *grid, void *seed)
     run_lossless(grid, QDR_SCATTERED, dist_random(seed) | 1);
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 1, some_layouts, &seed); }
+DIST_TEST(every_grid) { dist_every_grid(ctx, 1, some_layouts, &seed); }
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"every grid, late or not", every_grid}};
     qdri_cpu_before_item = delay;
-    return dist_main(argc, argv, tests, 1);
+    return dist_main(argc, argv, NULL);
 }

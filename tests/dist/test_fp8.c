@@ -172,7 +172,7 @@ static void cases_of_grid(qdr_grid *grid, void *user)
     }
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed)
+DIST_TEST(every_grid)
 {
     const struct reference *fp8 = reference_of(&(layer_case){.dtype = QDR_F32}),
                            *stored = reference_of(&(layer_case){.is_stored = 1});
@@ -207,10 +207,9 @@ static qdr_grid *plain_grid(qdr_context *ctx)
     return grid;
 }
 
-static void schedules_say_so(qdr_context *ctx, uint64_t seed)
+DIST_TEST(schedules_say_so)
 {
     qdr_grid *grid = plain_grid(ctx);
-    (void)seed;
     for (int is_stored = 0; is_stored < 2; is_stored++) {
         const layer_case c = {.dtype = QDR_BF16, .is_stored = is_stored};
         qdr_edge x, y;
@@ -223,7 +222,7 @@ static void schedules_say_so(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
-static void other_types_are_refused(qdr_context *ctx, uint64_t seed)
+DIST_TEST(other_types_are_refused)
 {
     qdr_grid *grid = plain_grid(ctx);
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{K, 1}}, .col_axis = QDR_X};
@@ -231,7 +230,6 @@ static void other_types_are_refused(qdr_context *ctx, uint64_t seed)
     qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = M, .dtype = QDR_F16, .product_type = QDR_PRODUCT_FP8};
     qdr_stack *stack;
     qdr_edge x, y;
-    (void)seed;
     DIST_FAILS(qdr_stack_create(grid, &opts, &stack), QDR_ERR_DTYPE, "f16");
     opts.product_type = (qdr_product_type)7;
     DIST_FAILS(qdr_stack_create(grid, &opts, &stack), QDR_ERR_ARGUMENT, "7");
@@ -245,12 +243,4 @@ static void other_types_are_refused(qdr_context *ctx, uint64_t seed)
     DIST_OK(qdr_stack_add_linear(stack, &desc, x, &y, NULL));
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"every grid", every_grid},
-                                      {"schedules say so", schedules_say_so},
-                                      {"other types are refused", other_types_are_refused}};
-    return dist_main(argc, argv, tests, 3);
 }

@@ -203,17 +203,10 @@ static void check_grid(qdr_grid *grid, void *user)
     }
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed)
+DIST_TEST(every_grid)
 {
     memory *m = calloc(1, sizeof *m);
-    (void)seed;
     DIST_CHECK(m != NULL, "no memory");
     dist_every_grid(ctx, 0, check_grid, m);
     free(m);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"GELU on every grid", every_grid}};
-    return dist_main(argc, argv, tests, 1);
 }

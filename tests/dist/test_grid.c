@@ -185,10 +185,9 @@ static void check_grid(qdr_context *ctx, qdr_grid_opts opts)
         }
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed)
+DIST_TEST(every_grid)
 {
     const int p = qdr_context_size(ctx);
-    (void)seed;
     check_nodes(ctx);
     for (int x = 1; x <= p; x++)
         for (int y = 1; x * y <= p; y++)
@@ -199,10 +198,9 @@ static void every_grid(qdr_context *ctx, uint64_t seed)
 }
 
 /* Some that have groups of several members on each node: all of them take long there. */
-static void groups_on_nodes(qdr_context *ctx, uint64_t seed)
+DIST_TEST_APART(groups_on_nodes)
 {
     const int p = qdr_context_size(ctx), parts[][2] = {{2, p}, {2, 2}, {p / 2, p}};
-    (void)seed;
     check_nodes(ctx);
     for (int i = 0; i < 3; i++) {
         const qdr_grid_opts opts = {
@@ -217,7 +215,7 @@ static void groups_on_nodes(qdr_context *ctx, uint64_t seed)
 }
 
 /* The sum of everyone's value is exact in all types; the maximum and minimum, too. */
-static void sums_over_axes(qdr_context *ctx, uint64_t seed)
+DIST_TEST(sums_over_axes)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     for (int trial = 0; trial < 12; trial++) {
@@ -248,7 +246,7 @@ static void sums_over_axes(qdr_context *ctx, uint64_t seed)
     }
 }
 
-static void traffic_is_exact(qdr_context *ctx, uint64_t seed)
+DIST_TEST(traffic_is_exact)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     for (int axis = 0; axis < QDR_N_AXES; axis++) {
@@ -273,12 +271,11 @@ static void traffic_is_exact(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
-static void bad_options(qdr_context *ctx, uint64_t seed)
+DIST_TEST(bad_options)
 {
     const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
     char words[96];
     qdr_grid *grid = NULL;
-    (void)seed;
     snprintf(words, sizeof words, "product is %d", p);
     DIST_FAILS(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = p, .y = 2, .z = 1, .d = 1}, &grid),
                QDR_ERR_ARGUMENT, words);
@@ -334,13 +331,6 @@ static void bad_options(qdr_context *ctx, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    const dist_test tests[] = {
-        {"every grid", every_grid},
-        {"sums over axes", sums_over_axes},
-        {"traffic is exact", traffic_is_exact},
-        {"bad options", bad_options},
-    };
-    static const dist_test on_nodes[] = {{"groups on nodes", groups_on_nodes}};
-    if (argc > 1 && strcmp(argv[1], "nodes") == 0) return dist_main(argc - 1, argv + 1, on_nodes, 1);
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    const int on_nodes = argc > 1 && strcmp(argv[1], "nodes") == 0;
+    return dist_main(argc - on_nodes, argv + on_nodes, on_nodes ? "groups_on_nodes" : NULL);
 }

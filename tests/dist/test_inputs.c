@@ -50,7 +50,7 @@ static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_
     return n;
 }
 
-static void inputs_without_gradients(qdr_context *ctx, uint64_t seed)
+DIST_TEST(inputs_without_gradients)
 {
     enum { ROOM = WIDTH * WIDTH + 3 * WIDTH };
     double *wanted = malloc(2 * ROOM * sizeof *wanted), *got = wanted + ROOM;
@@ -68,10 +68,4 @@ static void inputs_without_gradients(qdr_context *ctx, uint64_t seed)
         qdr_grid_destroy(&grid);
     }
     free(wanted);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"inputs without gradients", inputs_without_gradients}};
-    return dist_main(argc, argv, tests, 1);
 }

@@ -34,10 +34,9 @@ static int ranks_of_node(const qdr_context *ctx)
     return n;
 }
 
-static void test_words(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_words)
 {
     const int p = qdr_context_size(ctx), node = ranks_of_node(ctx);
-    (void)seed;
     check_parts(ctx, "none", all_along_d(ctx), 1, 1);
     check_parts(ctx, "zero1", all_along_d(ctx), 1, p);
     check_parts(ctx, "zero2", all_along_d(ctx), p, p);
@@ -53,11 +52,10 @@ static void test_words(qdr_context *ctx, uint64_t seed)
 }
 
 /* Whatever this machine and the binding of the ranks are: the parts nest, and are the same on all ranks. */
-static void test_machine(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_machine)
 {
     static const char *const words[] = {"module,module",   "cache,cache", "numa,numa",
                                         "package,package", "node,node",   "all,all"};
-    (void)seed;
     for (int i = 0; i < 6; i++) {
         qdr_grid_opts opts = all_along_d(ctx), first;
         DIST_OK(qdr_levels_read(ctx, words[i], &opts));
@@ -70,11 +68,10 @@ static void test_machine(qdr_context *ctx, uint64_t seed)
     }
 }
 
-static void test_refusals(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_refusals)
 {
     const int p = qdr_context_size(ctx), last = qdr_context_rank(ctx) == p - 1;
     qdr_grid_opts opts = all_along_d(ctx);
-    (void)seed;
     DIST_FAILS(qdr_levels_read(NULL, "node,all", &opts), QDR_ERR_ARGUMENT, "context");
     DIST_FAILS(qdr_levels_read(ctx, NULL, &opts), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_levels_read(ctx, "node,all", NULL), QDR_ERR_ARGUMENT, "NULL");
@@ -100,10 +97,4 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_levels_read(ctx, last ? "zero2" : "zero1", &opts), QDR_ERR_ARGUMENT, "the same");
     if (last) opts.order = "dzyx";
     DIST_FAILS(qdr_levels_read(ctx, "zero1", &opts), QDR_ERR_ARGUMENT, "order dzyx");
-}
-
-int main(int argc, char **argv)
-{
-    const dist_test tests[] = {{"words", test_words}, {"machine", test_machine}, {"refusals", test_refusals}};
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

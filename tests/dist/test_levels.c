@@ -130,7 +130,7 @@ static qdr_grid *grid_of_round(qdr_context *ctx, int round, uint64_t *seed)
     return grid;
 }
 
-static void bits_are_the_same(qdr_context *ctx, uint64_t seed)
+DIST_TEST(bits_are_the_same)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = grid_of_round(ctx, round, &seed);
@@ -258,7 +258,7 @@ static void check_step(const layer *l, int n_micro, int is_stale)
         }
 }
 
-static void bytes_are_those_of_the_table(qdr_context *ctx, uint64_t seed)
+DIST_TEST(bytes_are_those_of_the_table)
 {
     for (int round = 0; round < dist_rounds(18); round++) {
         qdr_grid *grid = grid_of_round(ctx, round, &seed);
@@ -378,7 +378,7 @@ static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
     qdr_stack_destroy(&l.stack);
 }
 
-static void memory_is_that_of_the_formulas(qdr_context *ctx, uint64_t seed)
+DIST_TEST(memory_is_that_of_the_formulas)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     for (int round = 0; round < dist_rounds(24); round++) {
@@ -488,22 +488,11 @@ static void check_descent(qdr_grid *grid, uint64_t *seed, int adds, int alone)
     qdr_stack_destroy(&l.stack);
 }
 
-static void own_optimizers(qdr_context *ctx, uint64_t seed)
+DIST_TEST(own_optimizers)
 {
     for (int round = 0; round < dist_rounds(24); round++) {
         qdr_grid *grid = grid_of_round(ctx, round, &seed);
         check_descent(grid, &seed, round % 2, round / 2 % 2);
         qdr_grid_destroy(&grid);
     }
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"bits are the same", bits_are_the_same},
-        {"bytes are those of the table", bytes_are_those_of_the_table},
-        {"memory is that of the formulas", memory_is_that_of_the_formulas},
-        {"own optimizers", own_optimizers},
-    };
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -105,14 +105,4 @@ static void check_grid(qdr_grid *grid, void *user)
     }
 }
 
-static void stacks_are_what_nets_say(qdr_context *ctx, uint64_t seed)
-{
-    (void)seed;
-    dist_every_grid(ctx, 1, check_grid, NULL);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"stacks are what nets say", stacks_are_what_nets_say}};
-    return dist_main(argc, argv, tests, 1);
-}
+DIST_TEST(stacks_are_what_nets_say) { dist_every_grid(ctx, 1, check_grid, NULL); }

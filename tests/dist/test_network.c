@@ -37,7 +37,7 @@ static qdr_stack *new_stack(qdr_grid *grid, qdr_edge *tokens)
 }
 
 /* As many elements as the closed form counts, on any grid. */
-static void parameters_are_the_networks(qdr_context *ctx, uint64_t seed)
+DIST_TEST(parameters_are_the_networks)
 {
     for (int round = 0, n = dist_rounds(20); round < n; round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -62,7 +62,7 @@ static void parameters_are_the_networks(qdr_context *ctx, uint64_t seed)
     }
 }
 
-static void parts_have_names(qdr_context *ctx, uint64_t seed)
+DIST_TEST(parts_have_names)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_network network = random_network(&seed);
@@ -85,7 +85,7 @@ static void parts_have_names(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
-static void what_the_library_lacks_is_refused(qdr_context *ctx, uint64_t seed)
+DIST_TEST(what_the_library_lacks_is_refused)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = CONTEXT};
@@ -119,14 +119,4 @@ static void what_the_library_lacks_is_refused(qdr_context *ctx, uint64_t seed)
     dist_synchronize(ctx);
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"parameters are the network's", parameters_are_the_networks},
-        {"parts have names", parts_have_names},
-        {"what the library lacks is refused", what_the_library_lacks_is_refused},
-    };
-    return dist_main(argc, argv, tests, 3);
 }

@@ -230,7 +230,7 @@ static void run_and_check(const norm_case *c)
     free(rows);
 }
 
-static void against_reference(qdr_context *ctx, uint64_t seed)
+DIST_TEST(against_reference)
 {
     for (int round = 0, n = dist_rounds(30); round < n; round++) {
         qdr_block blocks[QDR_MAX_BLOCKS];
@@ -263,7 +263,7 @@ static double loss_of(const norm_case *c, int64_t row)
 /* (L(x+h) - L(x-h)) / 2h errs by h²·|L'''|/6 and, from roundoff, by n·2^-53·|L|/h. The deviation of 16 values is above
  * 1/8 and L has 16 terms in one row, so |L'''| < 16·6·8³ < 2^16; with h = 2^-16 the first is below 2^-18, the second
  * below 2^-26. */
-static void by_differences(qdr_context *ctx, uint64_t seed)
+DIST_TEST(by_differences)
 {
     static const qdr_block blocks[QDR_MAX_BLOCKS] = {{6, 2}, {10, 1}};
     const double h = 0x1p-16;
@@ -284,7 +284,7 @@ static void by_differences(qdr_context *ctx, uint64_t seed)
     }
 }
 
-static void refusals(qdr_context *ctx, uint64_t seed)
+DIST_TEST(refusals)
 {
     static const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 1}}};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -299,14 +299,4 @@ static void refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_add_layer_norm(stack, "norm", 0, 7, &y), QDR_ERR_ARGUMENT, "7");
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"layer norm against a reference", against_reference},
-        {"layer norm by differences", by_differences},
-        {"layer norm, refused", refusals},
-    };
-    return dist_main(argc, argv, tests, 3);
 }

@@ -292,7 +292,7 @@ static void load_all(optim_case *c, uint64_t seed)
     }
 }
 
-static void steps(qdr_context *ctx, uint64_t seed)
+DIST_TEST(steps)
 {
     for (int round = 0, n = dist_rounds(12); round < n; round++) {
         qdr_grid *grid = round == 0 ? dist_levels_grid(ctx, &seed) : dist_random_grid(ctx, &seed);
@@ -350,7 +350,7 @@ static void check_refused(optim_case *c, qdr_adamw *optimizer, const char *name)
 
 /* Gradients whose last sum is missing are not stepped with, on any rank; those of one layer neither, and they are not
  * added to together with complete ones. */
-static void deferred_sums_are_missed(qdr_context *ctx, uint64_t seed)
+DIST_TEST(deferred_sums_are_missed)
 {
     optim_case c = case_make(dist_random_grid(ctx, &seed), &seed, QDR_F32);
     qdr_adamw *optimizer = NULL;
@@ -374,7 +374,7 @@ static void deferred_sums_are_missed(qdr_context *ctx, uint64_t seed)
     case_free(&c);
 }
 
-static void refusals(qdr_context *ctx, uint64_t seed)
+DIST_TEST(refusals)
 {
     optim_case c = case_make(dist_random_grid(ctx, &seed), &seed, QDR_F32);
     qdr_adamw_opts bad = c.opts;
@@ -407,7 +407,7 @@ static void refusals(qdr_context *ctx, uint64_t seed)
 }
 
 /* One rank's wrong option fails on all; a stack that is not built is named. */
-static void ranks_agree(qdr_context *ctx, uint64_t seed)
+DIST_TEST(ranks_agree)
 {
     optim_case c = case_make(dist_random_grid(ctx, &seed), &seed, QDR_F64);
     qdr_adamw_opts opts = c.opts;
@@ -425,15 +425,4 @@ static void ranks_agree(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_adamw_create(empty, NULL, &optimizer), QDR_ERR_STATE, "qdr_stack_build");
     qdr_stack_destroy(&empty);
     case_free(&c);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"AdamW and the gradient norm", steps},
-        {"deferred sums are missed", deferred_sums_are_missed},
-        {"refused", refusals},
-        {"ranks agree", ranks_agree},
-    };
-    return dist_main(argc, argv, tests, 4);
 }

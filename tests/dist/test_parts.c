@@ -87,10 +87,9 @@ static void all_parts(qdr_grid *grid, void *memory)
     }
 }
 
-static void every_grid(qdr_context *ctx, uint64_t seed)
+DIST_TEST(every_grid)
 {
     double *memory = calloc(2 * MOST, sizeof *memory);
-    (void)seed;
     DIST_CHECK(memory != NULL, "no memory");
     dist_every_grid(ctx, 0, all_parts, memory);
     free(memory);
@@ -186,10 +185,4 @@ static void losses_on(qdr_grid *grid, void *seed)
     }
 }
 
-static void losses(qdr_context *ctx, uint64_t seed) { dist_every_grid(ctx, 0, losses_on, &seed); }
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"every grid, in parts", every_grid}, {"losses", losses}};
-    return dist_main(argc, argv, tests, 2);
-}
+DIST_TEST(losses) { dist_every_grid(ctx, 0, losses_on, &seed); }

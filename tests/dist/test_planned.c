@@ -256,7 +256,7 @@ static void compare_lists(planned_case *the_case, qdr_stack *stack)
 static int n_rounds(qdr_context *ctx) { return dist_rounds(qdr_context_size(ctx) < 4 ? 75 : 40); }
 
 /* Stacks as the command builds them to measure a network. */
-static void plans_are_what_networks_run(qdr_context *ctx, uint64_t seed)
+DIST_TEST(plans_are_what_networks_run)
 {
     for (int round = 0; round < n_rounds(ctx); round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -272,7 +272,7 @@ static void plans_are_what_networks_run(qdr_context *ctx, uint64_t seed)
 }
 
 /* Those of the examples, which are written independently. */
-static void plans_are_what_examples_run(qdr_context *ctx, uint64_t seed)
+DIST_TEST(plans_are_what_examples_run)
 {
     for (int round = 0; round < n_rounds(ctx); round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -338,7 +338,7 @@ static int choose_alike(const planned_case *the_case, const qdr_stack *stack, co
     return best.panels == plan.panels && best.batch_parts == plan.batch_parts;
 }
 
-static void stacks_choose_as_plans_do(qdr_context *ctx, uint64_t seed)
+DIST_TEST(stacks_choose_as_plans_do)
 {
     static const char *const machines[] = {"laptop",   "perlmutter", "frontier", "dgx-h100",
                                            "dgx-a100", "alps",       "summit"};
@@ -361,12 +361,4 @@ static void stacks_choose_as_plans_do(qdr_context *ctx, uint64_t seed)
         qdr_grid_destroy(&grid);
     }
     DIST_CHECK(20 * n_alike >= 19 * n_rounds, "%d of %d choices are alike", n_alike, n_rounds);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"plans are what networks run", plans_are_what_networks_run},
-                                      {"plans are what examples run", plans_are_what_examples_run},
-                                      {"stacks choose as plans do", stacks_choose_as_plans_do}};
-    return dist_main(argc, argv, tests, 3);
 }

@@ -34,7 +34,7 @@ static char *schedule_with(qdr_grid *grid, int prefetch, size_t prefetch_bytes)
 }
 
 /* A budget has room for the W in use and for those ahead. */
-static void memory_decides_how_far_ahead(qdr_context *ctx, uint64_t seed)
+DIST_TEST(memory_decides_how_far_ahead)
 {
     /* Shards may be padded. */
     enum { LARGEST = WIDTH * WIDTH * sizeof(float), PADDED = LARGEST + 512 };
@@ -48,7 +48,6 @@ static void memory_decides_how_far_ahead(qdr_context *ctx, uint64_t seed)
     const int p = qdr_context_size(ctx);
     qdr_grid *grid;
     char *texts[4];
-    (void)seed;
     DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = p, .d = 1}, &grid));
     for (int depth = 1; depth < 4; depth++) texts[depth] = schedule_with(grid, depth, 0);
     DIST_CHECK(p == 1 || strcmp(texts[1], texts[2]) != 0, "depth is seen");
@@ -61,10 +60,4 @@ static void memory_decides_how_far_ahead(qdr_context *ctx, uint64_t seed)
     }
     for (int depth = 1; depth < 4; depth++) free(texts[depth]);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"memory decides how far ahead", memory_decides_how_far_ahead}};
-    return dist_main(argc, argv, tests, 1);
 }

@@ -82,7 +82,7 @@ static void use_device(qdr_context *ctx)
     qdr_mem_free(ctx, &wire);
 }
 
-static void there_and_back(qdr_context *ctx, uint64_t seed)
+DIST_TEST(there_and_back)
 {
     size_t before = 0, after = 0, peak = 0;
     use_device(ctx);
@@ -93,7 +93,7 @@ static void there_and_back(qdr_context *ctx, uint64_t seed)
 }
 
 /* What stays on its rank is copied directly: it needs no staging for messages. */
-static void what_stays_is_not_staged(qdr_context *ctx, uint64_t seed)
+DIST_TEST(what_stays_is_not_staged)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     const qdr_matrix rows = {QDR_INIT(qdr_matrix), .n_rows = 1024 * qdr_context_size(ctx), .cols = {{64, 1}},
@@ -116,7 +116,7 @@ static void what_stays_is_not_staged(qdr_context *ctx, uint64_t seed)
 }
 
 /* One rank's mistake is everybody's error, and the next call works. */
-static void errors_reach_all(qdr_context *ctx, uint64_t seed)
+DIST_TEST(errors_reach_all)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     const qdr_matrix rows = {QDR_INIT(qdr_matrix), .n_rows = 24, .cols = {{6, 1}}, .spread = QDR_SPREAD_RANKS};
@@ -142,7 +142,7 @@ static void errors_reach_all(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
-static void owned_refusals(qdr_context *ctx, uint64_t seed)
+DIST_TEST(owned_refusals)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     const qdr_matrix matrix = {QDR_INIT(qdr_matrix), .n_rows = 4, .cols = {{3, 1}}};
@@ -156,15 +156,4 @@ static void owned_refusals(qdr_context *ctx, uint64_t seed)
     DIST_OK(qdr_matrix_owned(grid, &matrix, n_ranks - 1, &owned));
     DIST_CHECK(owned.n_rows == 4 && owned.n_cols == 3, "an unsplit matrix is whole on all ranks");
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"there and back", there_and_back},
-        {"what stays is not staged", what_stays_is_not_staged},
-        {"errors reach all", errors_reach_all},
-        {"what a rank owns, refused", owned_refusals},
-    };
-    return dist_main(argc, argv, tests, 4);
 }

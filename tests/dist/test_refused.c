@@ -55,13 +55,9 @@ static void on_grid(qdr_grid *grid, void *user)
     qdr_stack_destroy(&stack);
 }
 
-static void deferred_gradients_are_not_gathered(qdr_context *ctx, uint64_t seed)
-{
-    (void)seed;
-    dist_every_grid(ctx, 0, on_grid, NULL);
-}
+DIST_TEST(deferred_gradients_are_not_gathered) { dist_every_grid(ctx, 0, on_grid, NULL); }
 
-static void nothing_before_a_forward(qdr_context *ctx, uint64_t seed)
+DIST_TEST(nothing_before_a_forward)
 {
     double sum;
     int64_t n_valid;
@@ -97,7 +93,7 @@ static qdr_codecs parse(const char *text)
 }
 
 /* The stack runs with the codecs that it had. */
-static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
+DIST_TEST(codecs_are_refused)
 {
     const int p = qdr_context_size(ctx);
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{COLS, 1}}, .col_axis = QDR_X};
@@ -107,7 +103,6 @@ static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
     qdr_grid *grid;
     qdr_stack *stack, *doubles;
     qdr_edge x, y;
-    (void)seed;
     DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = p}, &grid));
     DIST_OK(
         qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .codecs = &int8}, &stack));
@@ -143,7 +138,7 @@ static void codecs_are_refused(qdr_context *ctx, uint64_t seed)
 /* ---- flags that differ ---- */
 
 /* Rank 1 alone adds to the gradients of a layer. */
-static void flags_of_layers_are_compared(qdr_context *ctx, uint64_t seed)
+DIST_TEST(flags_of_layers_are_compared)
 {
     static const char words[] = "the last backward of fc.weight has flags";
     const int size = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
@@ -151,7 +146,6 @@ static void flags_of_layers_are_compared(qdr_context *ctx, uint64_t seed)
     qdr_grid *grid = NULL;
     qdr_linear *fc;
     qdr_edge x, y;
-    (void)seed;
     DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = size}, &grid));
     qdr_stack *stack = make_stack(grid, 0, &x, &y, &fc);
     void *memory = dist_memory(ctx, (int64_t)2 * ROWS * COLS, QDR_F64);
@@ -335,13 +329,11 @@ static void check_sharing(place *p)
 }
 
 /* Each rank by itself: whether ranges overlap is for each rank to see. */
-static void overlaps_are_refused(qdr_context *ctx, uint64_t seed)
+DIST_TEST(overlaps_are_refused)
 {
     place p = {.memory = NULL};
     void *memory;
     qdr_edge y;
-    (void)ctx;
-    (void)seed;
     DIST_OK(qdr_context_create_self(NULL, &p.ctx));
     DIST_OK(qdr_grid_create(p.ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &p.grid));
     p.stack = describe_layer(&p, 0, NULL, &p.layer, &y);
@@ -357,16 +349,4 @@ static void overlaps_are_refused(qdr_context *ctx, uint64_t seed)
     qdr_stack_destroy(&p.stack);
     qdr_grid_destroy(&p.grid);
     qdr_context_destroy(&p.ctx);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"deferred gradients are not gathered", deferred_gradients_are_not_gathered},
-        {"nothing before a forward", nothing_before_a_forward},
-        {"codecs are refused", codecs_are_refused},
-        {"flags of layers are compared", flags_of_layers_are_compared},
-        {"overlaps are refused", overlaps_are_refused},
-    };
-    return dist_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

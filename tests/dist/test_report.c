@@ -197,10 +197,9 @@ static void check_grid(qdr_grid *grid, void *user)
     check_report(grid, user, QDR_SCATTERED);
 }
 
-static void test_every_grid(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_every_grid)
 {
     qdr_machine machine = {QDR_INIT(qdr_machine)};
-    (void)seed;
     DIST_OK(qdr_machine_load("dgx-a100", &machine));
     dist_every_grid(ctx, 1, check_grid, &machine);
 }
@@ -275,20 +274,18 @@ static void check_samples(qdr_grid *grid, void *user)
     gpt_destroy(&model);
 }
 
-static void test_samples(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_samples)
 {
-    (void)seed;
     if (qdr_context_size(ctx) <= 4)
         dist_every_grid(ctx, 1, check_samples, NULL); /* with larger axes some ranks are empty */
 }
 
 /* More runs than are kept, and a list whose only run does not count. */
-static void test_long(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_long)
 {
     qdr_grid *grid;
     gpt model;
     table read;
-    (void)seed;
     DIST_OK(qdr_grid_create(
         ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1}, &grid));
     create(grid, QDR_REPLICATED, &model);
@@ -308,7 +305,7 @@ static void test_long(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
-static void test_refusals(qdr_context *ctx, uint64_t seed)
+DIST_TEST(test_refusals)
 {
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -331,11 +328,4 @@ static void test_refusals(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_report(model.stack, &machine, stderr), QDR_ERR_DTYPE, "f32");
     gpt_destroy(&model);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"every grid", test_every_grid}, {"samples", test_samples}, {"long", test_long}, {"refusals", test_refusals}};
-    return dist_main(argc, argv, tests, 4);
 }

@@ -93,10 +93,9 @@ static void run_case(qdr_grid *grid, const rounding_case *c)
     qdr_mem_free(ctx, &dx);
 }
 
-static void sums_round_once(qdr_context *ctx, uint64_t seed)
+DIST_TEST(sums_round_once)
 {
     const int p = qdr_context_size(ctx);
-    (void)seed;
     for (int over_y = 0; over_y < 2; over_y++) {
         const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = over_y ? 1 : p, .y = over_y ? p : 1, .z = 1, .d = 1};
         qdr_grid *grid;
@@ -108,10 +107,4 @@ static void sums_round_once(qdr_context *ctx, uint64_t seed)
         }
         qdr_grid_destroy(&grid);
     }
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"sums round once", sums_round_once}};
-    return dist_main(argc, argv, tests, 1);
 }

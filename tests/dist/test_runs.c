@@ -174,13 +174,13 @@ static void check_chain(qdr_grid *grid, void *user)
     qdr_stack_destroy(&stack);
 }
 
-static void runs_are_the_shards(qdr_context *ctx, uint64_t seed)
+DIST_TEST(runs_are_the_shards)
 {
     const int n = dist_rounds(6);
     for (int i = 0; i < n; i++) dist_every_grid(ctx, 0, check_chain, &seed);
 }
 
-static void wrong_calls_are_named(qdr_context *ctx, uint64_t seed)
+DIST_TEST(wrong_calls_are_named)
 {
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{4, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .in = {{4, 1}}, .out = {{6, 1}}};
@@ -200,11 +200,4 @@ static void wrong_calls_are_named(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_parameter_runs(stack, 0, runs, NULL), QDR_ERR_ARGUMENT, "NULL");
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"runs are the shards", runs_are_the_shards},
-                                      {"wrong calls are named", wrong_calls_are_named}};
-    return dist_main(argc, argv, tests, 2);
 }

@@ -302,11 +302,10 @@ typedef struct variation {
 
 #include "same_cases.h"
 
-static void each_is_named(qdr_context *ctx, uint64_t seed)
+DIST_TEST(each_is_named)
 {
     const char *check = getenv("QDR_CHECK");
     const int is_checked = check && strcmp(check, "1") == 0, rank = qdr_context_rank(ctx);
-    (void)seed;
     const subject same = usual(ctx);
     DIST_OK(run(&same, ctx));
     if (qdr_context_size(ctx) < 2) return;
@@ -333,7 +332,6 @@ static int list(void)
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"what rank 1 passes is named", each_is_named}};
     if (argc == 2 && strcmp(argv[1], "--list") == 0) return list();
-    return dist_main(argc, argv, tests, 1);
+    return dist_main(argc, argv, NULL);
 }

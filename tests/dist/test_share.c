@@ -188,7 +188,7 @@ static void check_grid(qdr_grid *grid, void *user)
     qdr_stack_destroy(&copy.stack);
 }
 
-static void sharing_is_like_copying(qdr_context *ctx, uint64_t seed)
+DIST_TEST(sharing_is_like_copying)
 {
     round_seed round = {&seed};
     const int n = dist_rounds(3);
@@ -272,7 +272,7 @@ static void differences_are_named(qdr_grid *grid)
     qdr_stack_destroy(&owner);
 }
 
-static void what_cannot_be_is_refused(qdr_context *ctx, uint64_t seed)
+DIST_TEST(what_cannot_be_is_refused)
 {
     static const variant of_owner = {.n_sequences = 4, .storage = {QDR_OUT_IN}, .dtype = QDR_F32};
     qdr_grid *grid = dist_random_grid(ctx, &seed), *another = dist_random_grid(ctx, &seed);
@@ -292,7 +292,7 @@ static void what_cannot_be_is_refused(qdr_context *ctx, uint64_t seed)
 }
 
 /* Memory of the caller's: none for parameters and gradients. */
-static void callers_memory(qdr_context *ctx, uint64_t seed)
+DIST_TEST(callers_memory)
 {
     static _Alignas(64) char any_memory[64];
     static const variant of_owner = {.n_sequences = 4, .storage = {QDR_OUT_IN}, .dtype = QDR_F32};
@@ -319,12 +319,4 @@ static void callers_memory(qdr_context *ctx, uint64_t seed)
     qdr_mem_free(ctx, &memory.activations);
     qdr_mem_free(ctx, &memory.workspace);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {{"sharing is like copying", sharing_is_like_copying},
-                                      {"what cannot be is refused", what_cannot_be_is_refused},
-                                      {"memory of the caller's", callers_memory}};
-    return dist_main(argc, argv, tests, 3);
 }

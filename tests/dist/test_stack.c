@@ -297,7 +297,7 @@ static qdr_grid *levels_grid(qdr_context *ctx, int turned)
         ctx, (qdr_grid_opts){.x = turned ? fast : 1, .y = turned ? 1 : fast, .z = 1, .d = d, .gradient_parts = d});
 }
 
-static void gradients_are_slopes(qdr_context *ctx, uint64_t seed)
+DIST_TEST(gradients_are_slopes)
 {
     static const int key_heads[] = {0, 0, 0, 0, 1, 2, 2, 3, 0, 0};
     for (int i = 0; i < 10; i++) {
@@ -335,7 +335,7 @@ static int64_t outcome(graph *g, float *result)
     return n + owned.n_rows * owned.n_cols;
 }
 
-static void overlap_changes_no_bit(qdr_context *ctx, uint64_t seed)
+DIST_TEST(overlap_changes_no_bit)
 {
     static const variant variants[] = {
         {.overlap = QDR_OVERLAP_ALL},
@@ -441,7 +441,7 @@ static void heads_are_sent_if_needed(qdr_context *ctx, int turned)
 
 /* Grouped queries, split finer than their key heads: as one rank does it that has all heads. A second step takes no
  * more memory. */
-static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
+DIST_TEST(grouped_as_on_one_rank)
 {
     qdr_context *self = NULL;
     for (int turned = 0; turned < 2; turned++) heads_are_sent_if_needed(ctx, turned);
@@ -479,7 +479,7 @@ static void grouped_as_on_one_rank(qdr_context *ctx, uint64_t seed)
 }
 
 /* Adding to gradients that are complete, and to ones whose sums were deferred, counts nothing twice. */
-static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
+DIST_TEST(micro_batches_add_up)
 {
     for (int layout = 0; layout < 2; layout++) {
         qdr_grid *grid = some_grid(ctx, &seed);
@@ -517,7 +517,7 @@ static void micro_batches_add_up(qdr_context *ctx, uint64_t seed)
     }
 }
 
-static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
+DIST_TEST(wrong_descriptions_are_named)
 {
     qdr_grid *grid = some_grid(ctx, &seed);
     qdr_stack *stack = NULL;
@@ -577,16 +577,4 @@ static void wrong_descriptions_are_named(qdr_context *ctx, uint64_t seed)
     qdr_stack_destroy(&stack);
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"gradients are slopes", gradients_are_slopes},
-        {"overlap changes no bit", overlap_changes_no_bit},
-        {"grouped queries as on one rank", grouped_as_on_one_rank},
-        {"micro-batches add up", micro_batches_add_up},
-        {"wrong descriptions are named", wrong_descriptions_are_named},
-    };
-    return dist_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -94,7 +94,7 @@ static void check_stale(qdr_stack *stack, int first, int second, const char *whe
 /* ---- layers alone ---- */
 
 /* Each returns its own W when it needs it: dW does not. */
-static void layers_return_their_own(qdr_context *ctx, uint64_t seed)
+DIST_TEST(layers_return_their_own)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_levels_grid(ctx, &seed);
@@ -131,7 +131,7 @@ static void stand_in_the_way(void *user)
 }
 
 /* A W returns on the stream of the call: work on the context's stream does not delay it. */
-static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
+DIST_TEST(returns_follow_the_callers_stream)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_levels_grid(ctx, &seed);
@@ -163,7 +163,7 @@ static void returns_follow_the_callers_stream(qdr_context *ctx, uint64_t seed)
 }
 
 /* A return writes W, so x may not be there. Every rank holds some of x: an array of no elements is nowhere. */
-static void operands_are_not_in_a_returned_weight(qdr_context *ctx, uint64_t seed)
+DIST_TEST(operands_are_not_in_a_returned_weight)
 {
     qdr_grid *grid = dist_levels_grid(ctx, &seed);
     const int n_ranks = qdr_context_size(ctx);
@@ -215,7 +215,7 @@ static void miss_update(qdr_stack *stack)
     if (qdr_context_rank(ctx) == 1) DIST_OK(qdr_stack_mark_updated(stack));
 }
 
-static void values_are_refused(qdr_context *ctx, uint64_t seed)
+DIST_TEST(values_are_refused)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_levels_grid(ctx, &seed);
@@ -282,12 +282,6 @@ static int one_forgets(void)
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {
-        {"layers return their own", layers_return_their_own},
-        {"returns follow the caller's stream", returns_follow_the_callers_stream},
-        {"operands are not in a returned weight", operands_are_not_in_a_returned_weight},
-        {"values are refused", values_are_refused},
-    };
     if (argc == 2 && strcmp(argv[1], "forget") == 0) return one_forgets();
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    return dist_main(argc, argv, NULL);
 }

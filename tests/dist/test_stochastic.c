@@ -58,14 +58,13 @@ static void check_pieces(const float *errors, int64_t n_elems, double variance, 
 }
 
 /* Each part of a sum has the errors of the others' versions. */
-static void sums(qdr_context *ctx, uint64_t seed)
+DIST_TEST(sums)
 {
     static const char what[] = "reduce-scatter";
     const int p = qdr_context_size(ctx);
     const int64_t n = (int64_t)p * PART;
     qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1});
     float *x = make_values(ctx, n), *own = dist_memory(ctx, PART, QDR_F32), *all = dist_memory(ctx, 2 * n, QDR_F32);
-    (void)seed;
     for (int call = 0; call < 2; call++) {
         DIST_OK(qdr_reduce_scatter_coded(grid, QDR_X, QDR_SUM, x, own, PART, NULL, QDR_F32, NULL, &int8, NULL));
         DIST_OK(qdr_all_gather(grid, QDR_X, own, all + call * n, PART, NULL, QDR_F32, NULL));
@@ -81,14 +80,13 @@ static void sums(qdr_context *ctx, uint64_t seed)
 }
 
 /* Each part has the errors of its own member. */
-static void gathers(qdr_context *ctx, uint64_t seed)
+DIST_TEST(gathers)
 {
     static const char what[] = "all-gather";
     const int p = qdr_context_size(ctx);
     const int64_t n = (int64_t)p * PART;
     qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1});
     float *x = make_values(ctx, PART), *all = dist_memory(ctx, 2 * n, QDR_F32);
-    (void)seed;
     for (int call = 0; call < 2; call++) {
         DIST_OK(qdr_all_gather_coded(grid, QDR_X, x, all + call * n, PART, NULL, QDR_F32, NULL, &int8, NULL));
         dist_synchronize(ctx);
@@ -101,13 +99,12 @@ static void gathers(qdr_context *ctx, uint64_t seed)
 }
 
 /* Two members send each other everything, and both add the same two versions. */
-static void exchanges(qdr_context *ctx, uint64_t seed)
+DIST_TEST(exchanges)
 {
     static const char what[] = "all-reduce of two";
     const int p = qdr_context_size(ctx);
     qdr_grid *grid = NULL;
     float *x = make_values(ctx, PART);
-    (void)seed;
     if (p % 2 == 0) {
         grid = dist_grid(ctx, (qdr_grid_opts){.x = 2, .y = p / 2, .z = 1, .d = 1});
         DIST_OK(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, x, PART, QDR_F32, NULL, &int8, NULL));
@@ -123,14 +120,13 @@ static void exchanges(qdr_context *ctx, uint64_t seed)
 /* Of more members each sums a part, of p versions, whose scale is p, and rounds the sum once more: that lies about
  * half-way, too, and is off by ±p/2, or by p at the most. It draws other numbers than the versions that the member
  * sends. */
-static void sums_of_all(qdr_context *ctx, uint64_t seed)
+DIST_TEST(sums_of_all)
 {
     static const char what[] = "all-reduce of all";
     const int p = qdr_context_size(ctx);
     const int64_t n = (int64_t)p * PART;
     qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1});
     float *x = make_values(ctx, n);
-    (void)seed;
     if (p > 2) {
         DIST_OK(qdr_all_reduce_coded(grid, QDR_X, QDR_SUM, x, n, QDR_F32, NULL, &int8, NULL));
         dist_synchronize(ctx);
@@ -142,11 +138,4 @@ static void sums_of_all(qdr_context *ctx, uint64_t seed)
     }
     qdr_mem_free(ctx, (void **)&x);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"sums", sums}, {"gathers", gathers}, {"exchanges", exchanges}, {"sums of all", sums_of_all}};
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -140,7 +140,7 @@ static void embedding_check(const words_case *c, int n_times)
     qdr_mem_free(c->ctx, &de);
 }
 
-static void embedding(qdr_context *ctx, uint64_t seed)
+DIST_TEST(embedding)
 {
     for (int round = 0, n = dist_rounds(36); round < n; round++) {
         const int n_times = 1 + round / 8 % 2;
@@ -275,7 +275,7 @@ static void ce_check_loss(const words_case *c)
     check_equal(c, got);
 }
 
-static void cross_entropy(qdr_context *ctx, uint64_t seed)
+DIST_TEST(cross_entropy)
 {
     const double scale = 0.125;
     for (int round = 0, n = dist_rounds(30); round < n; round++) {
@@ -289,7 +289,7 @@ static void cross_entropy(qdr_context *ctx, uint64_t seed)
 
 /* A row's loss has |L'''| ≤ 1 in each logit; h = 2^-14 gives h²/6 < 2^-30, and roundoff of losses below 2^11 less than
  * 2^-27. */
-static void by_differences(qdr_context *ctx, uint64_t seed)
+DIST_TEST(by_differences)
 {
     const double h = 0x1p-14;
     for (int round = 0; round < 4; round++) {
@@ -310,7 +310,7 @@ static void by_differences(qdr_context *ctx, uint64_t seed)
 }
 
 /* A NaN in one rank's logits is seen in every rank's loss. */
-static void nan_is_not_hidden(qdr_context *ctx, uint64_t seed)
+DIST_TEST(nan_is_not_hidden)
 {
     words_case c = ce_make(ctx, &seed, QDR_F32, (qdr_block){24, 1});
     int64_t n_valid;
@@ -319,15 +319,4 @@ static void nan_is_not_hidden(qdr_context *ctx, uint64_t seed)
     const double loss = forward(&c, &n_valid);
     DIST_CHECK(c.n_rows == 0 || isnan(loss), "the loss is %g", loss);
     case_close(&c);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"embedding", embedding},
-        {"cross-entropy against a reference", cross_entropy},
-        {"cross-entropy by differences", by_differences},
-        {"NaN is not hidden", nan_is_not_hidden},
-    };
-    return dist_main(argc, argv, tests, 4);
 }

@@ -252,7 +252,7 @@ static net one_block(qdr_grid *grid, qdr_storage storage)
     return n;
 }
 
-static void elements_lie_where_the_header_says(qdr_context *ctx, uint64_t seed)
+DIST_TEST(elements_lie_where_the_header_says)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -267,7 +267,7 @@ static void elements_lie_where_the_header_says(qdr_context *ctx, uint64_t seed)
 }
 
 /* First values, gathering and loading do not know about storage; nor do exact results. */
-static void storage_changes_no_number(qdr_context *ctx, uint64_t seed)
+DIST_TEST(storage_changes_no_number)
 {
     for (int round = 0; round < dist_rounds(6); round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -293,7 +293,7 @@ static void storage_changes_no_number(qdr_context *ctx, uint64_t seed)
 
 /* An optimizer's state lies as the parameter does. Its arithmetic is the same at each element, but may use other
  * instructions at a shard's end: 8 roundings of numbers below 1. */
-static void a_step_changes_the_same_elements(qdr_context *ctx, uint64_t seed)
+DIST_TEST(a_step_changes_the_same_elements)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     double values[2][N_LAYERS][MOST];
@@ -319,7 +319,7 @@ static void a_step_changes_the_same_elements(qdr_context *ctx, uint64_t seed)
 
 /* ---- choices ---- */
 
-static void stored_choices_are_taken(qdr_context *ctx, uint64_t seed)
+DIST_TEST(stored_choices_are_taken)
 {
     begin_file(ctx);
     for (int round = 0; round < dist_rounds(8); round++) {
@@ -348,7 +348,7 @@ static void stored_choices_are_taken(qdr_context *ctx, uint64_t seed)
 }
 
 /* What is asked for in the description needs no file and heeds none. */
-static void who_asks_gets_it(qdr_context *ctx, uint64_t seed)
+DIST_TEST(who_asks_gets_it)
 {
     static const qdr_storage turned[2] = {QDR_IN_OUT, QDR_IN_OUT};
     static const qdr_storage asked[2] = {QDR_OUT_IN, QDR_STORAGE_AUTO};
@@ -366,7 +366,7 @@ static void who_asks_gets_it(qdr_context *ctx, uint64_t seed)
 }
 
 /* Another machine's choices stay in the file, and are not taken; these products are too small to be timed. */
-static void other_machines_do_not_count(qdr_context *ctx, uint64_t seed)
+DIST_TEST(other_machines_do_not_count)
 {
     static const qdr_storage turned[2] = {QDR_IN_OUT, QDR_IN_OUT};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -382,7 +382,7 @@ static void other_machines_do_not_count(qdr_context *ctx, uint64_t seed)
 }
 
 /* Products large enough to be timed: measured once, kept, and taken from then on; the same bits. */
-static void measured_choices_are_kept(qdr_context *ctx, uint64_t seed)
+DIST_TEST(measured_choices_are_kept)
 {
     enum { SCALE = 24 };
     uint64_t bits[3];
@@ -411,7 +411,7 @@ static void measured_choices_are_kept(qdr_context *ctx, uint64_t seed)
 }
 
 /* Unset, empty and "off" are one and the same, to the bit, and what [out, in] is. */
-static void off_changes_nothing(qdr_context *ctx, uint64_t seed)
+DIST_TEST(off_changes_nothing)
 {
     static const char *const values[] = {NULL, "", "off", "off"};
     static const qdr_storage fixed[2] = {QDR_OUT_IN, QDR_OUT_IN};
@@ -432,7 +432,7 @@ static void off_changes_nothing(qdr_context *ctx, uint64_t seed)
 }
 
 /* All ranks get the sentence of rank 0, and the stack can still be built. */
-static void mistaken_files_are_named(qdr_context *ctx, uint64_t seed)
+DIST_TEST(mistaken_files_are_named)
 {
     static const char *const texts[] = {"hello", "{\"quadrille_tune\": 2, \"choices\": [{\"mach"};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -457,7 +457,7 @@ static void mistaken_files_are_named(qdr_context *ctx, uint64_t seed)
     qdr_grid_destroy(&grid);
 }
 
-static void arguments_are_checked(qdr_context *ctx, uint64_t seed)
+DIST_TEST(arguments_are_checked)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     net n = describe(grid, QDR_REPLICATED, 1, none_asked);
@@ -475,7 +475,7 @@ static void arguments_are_checked(qdr_context *ctx, uint64_t seed)
 }
 
 /* A line for each layer. */
-static void the_choice_can_be_printed(qdr_context *ctx, uint64_t seed)
+DIST_TEST(the_choice_can_be_printed)
 {
     static const qdr_storage asked[2] = {QDR_IN_OUT, QDR_OUT_IN};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -494,22 +494,4 @@ static void the_choice_can_be_printed(qdr_context *ctx, uint64_t seed)
     free(text);
     qdr_stack_destroy(&n.stack);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"elements lie where the header says", elements_lie_where_the_header_says},
-        {"storage changes no number", storage_changes_no_number},
-        {"a step changes the same elements", a_step_changes_the_same_elements},
-        {"stored choices are taken", stored_choices_are_taken},
-        {"who asks gets it", who_asks_gets_it},
-        {"other machines do not count", other_machines_do_not_count},
-        {"measured choices are kept", measured_choices_are_kept},
-        {"off changes nothing", off_changes_nothing},
-        {"mistaken files are named", mistaken_files_are_named},
-        {"arguments are checked", arguments_are_checked},
-        {"the choice can be printed", the_choice_can_be_printed},
-    };
-    return dist_main(argc, argv, tests, (int)(sizeof tests / sizeof *tests));
 }

@@ -67,7 +67,7 @@ static void check_parameter(qdr_stack *stack, int index, double stddev)
         DIST_CHECK(values[i] == constant, "%s[%d] is %g", parameter.name, (int)i, values[i]);
 }
 
-static void first_values_are_as_asked(qdr_context *ctx, uint64_t seed)
+DIST_TEST(first_values_are_as_asked)
 {
     static const double deviations[] = {0.02, 1, 0};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
@@ -82,7 +82,7 @@ static void first_values_are_as_asked(qdr_context *ctx, uint64_t seed)
 }
 
 /* As on one rank, bit for bit; another seed gives others. */
-static void the_grid_does_not_matter(qdr_context *ctx, uint64_t seed)
+DIST_TEST(the_grid_does_not_matter)
 {
     qdr_context *self = NULL;
     qdr_grid *grid = dist_random_grid(ctx, &seed), *one = NULL;
@@ -111,7 +111,7 @@ static void the_grid_does_not_matter(qdr_context *ctx, uint64_t seed)
     qdr_context_destroy(&self);
 }
 
-static void wrong_numbers_are_named(qdr_context *ctx, uint64_t seed)
+DIST_TEST(wrong_numbers_are_named)
 {
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_stack *stack = make_stack(grid);
@@ -121,14 +121,4 @@ static void wrong_numbers_are_named(qdr_context *ctx, uint64_t seed)
     DIST_FAILS(qdr_stack_gather_parameter(stack, 0, 7, NULL), QDR_ERR_ARGUMENT, "which = 7");
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
-}
-
-int main(int argc, char **argv)
-{
-    static const dist_test tests[] = {
-        {"first values are as asked", first_values_are_as_asked},
-        {"the grid does not matter", the_grid_does_not_matter},
-        {"wrong numbers are named", wrong_numbers_are_named},
-    };
-    return dist_main(argc, argv, tests, 3);
 }

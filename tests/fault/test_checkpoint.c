@@ -353,7 +353,7 @@ static void end(trained *net)
     trained_destroy(net);
 }
 
-static void saves_fail(qdr_context *ctx, uint64_t seed)
+DIST_TEST(saves_fail)
 {
     trained net = begin(ctx);
     for (action what = SAVE; what <= SAVE_IN_BACKGROUND; what++) {
@@ -364,7 +364,7 @@ static void saves_fail(qdr_context *ctx, uint64_t seed)
     end(&net);
 }
 
-static void loads_fail(qdr_context *ctx, uint64_t seed)
+DIST_TEST(loads_fail)
 {
     static const fault none = {.name = "nothing"};
     trained net = begin(ctx);
@@ -385,7 +385,7 @@ static void check_ending(const char *ending, double want)
 }
 
 /* However often the rename fails, no older file goes. */
-static void older_files_stay(qdr_context *ctx, uint64_t seed)
+DIST_TEST(older_files_stay)
 {
     static const fault none = {.name = "nothing"},
                        last = {"renameat EIO", INJECT_RENAME, INJECT_ONCE, EIO, 0, FAILS, 1};
@@ -428,12 +428,11 @@ static void check_synced(const char *what)
 }
 
 /* Every rank syncs what it has written before the file gets its name, and rank 0 syncs the folder after that. */
-static void files_are_synced_before_they_are_named(qdr_context *ctx, uint64_t seed)
+DIST_TEST(files_are_synced_before_they_are_named)
 {
     static const fault none = {.name = "nothing"};
     const int rank = qdr_context_rank(ctx);
     trained net = begin(ctx);
-    (void)seed;
     for (action what = SAVE; what <= SAVE_IN_BACKGROUND; what++)
         for (int keep = 0; keep <= 1; keep++) {
             meet();
@@ -481,13 +480,12 @@ static int open_draft(void)
 }
 
 /* Where no room can be reserved, the file has holes, and takes none. Elements are where 32 bits cannot count. */
-static void large_tensors_are_in_their_places(qdr_context *ctx, uint64_t seed)
+DIST_TEST(large_tensors_are_in_their_places)
 {
     static const qdr_tensor tensors[] = {{.name = "large", .type = "U8", .n_dims = 1, .shape = {5 * G}},
                                          {.name = "small", .type = "U8", .n_dims = 1, .shape = {8}}};
     static const int64_t at[] = {3, 2 * G - 4, 4 * G + 5, 5 * G - 8, 5 * G};
     trained net = begin(ctx);
-    (void)seed;
     if (qdr_context_rank(ctx) == 0) {
         qdr_safetensors *file;
         struct stat info;
@@ -517,13 +515,12 @@ static void large_tensors_are_in_their_places(qdr_context *ctx, uint64_t seed)
 /* ---- limits, locks ---- */
 
 /* A limit on the size of files is an error of all ranks, not a signal that ends the process. */
-static void files_have_a_limit(qdr_context *ctx, uint64_t seed)
+DIST_TEST(files_have_a_limit)
 {
     static const fault none = {.name = "nothing"};
     const int rank = qdr_context_rank(ctx);
     trained net = begin(ctx);
     struct rlimit old, low;
-    (void)seed;
     DIST_CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0, "no limits");
     low = (struct rlimit){.rlim_cur = 4096, .rlim_max = old.rlim_max};
     for (action what = SAVE; what <= SAVE_IN_BACKGROUND; what++)
@@ -546,11 +543,10 @@ static void files_have_a_limit(qdr_context *ctx, uint64_t seed)
 
 /* Where a file system has no locks, a run may take another one's draft for one that was left. The later run's file is
  * the one that counts, and the other run must not remove it. */
-static void the_later_run_wins_without_locks(qdr_context *ctx, uint64_t seed)
+DIST_TEST(the_later_run_wins_without_locks)
 {
     const int rank = qdr_context_rank(ctx);
     trained net = begin(ctx);
-    (void)seed;
     if (rank == 0) {
         qdri_partial *first, *second;
         inject_file_error(ENOLCK, 0);
@@ -575,14 +571,6 @@ static void the_later_run_wins_without_locks(qdr_context *ctx, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {
-        {"saves fail", saves_fail},
-        {"loads fail", loads_fail},
-        {"older files stay", older_files_stay},
-        {"files are synced before they are named", files_are_synced_before_they_are_named},
-        {"large tensors are in their places", large_tensors_are_in_their_places},
-        {"files have a limit", files_have_a_limit},
-        {"the later run wins without locks", the_later_run_wins_without_locks}};
     qdr_set_log(NULL, NULL); /* warnings of what a power failure may undo */
-    return dist_main(argc, argv, tests, N_OF(tests));
+    return dist_main(argc, argv, NULL);
 }

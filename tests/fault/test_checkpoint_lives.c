@@ -80,10 +80,9 @@ static void check_memory(const trained *net, int background)
            background ? ", in the background" : "", host_bytes, n_tensors, while_pending, use.peak);
 }
 
-static void memory_is_what_was_said(qdr_context *ctx, uint64_t seed)
+DIST_TEST(memory_is_what_was_said)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_BF16};
-    (void)seed;
     make_path(ctx);
     for (int i = 0; i < 4; i++) {
         trained net = trained_create(ctx, N_LAYERS, WIDTH, dtypes[i / 2]);
@@ -148,11 +147,10 @@ static void ends_in_any_order(int n_ranks)
 /* ---- late ranks ---- */
 
 /* While one rank writes, no rank has saved, whichever it is. */
-static void a_late_rank_is_waited_for(qdr_context *ctx, uint64_t seed)
+DIST_TEST(a_late_rank_is_waited_for)
 {
     const qdr_checkpoint_opts opts = {QDR_INIT(qdr_checkpoint_opts), .background = 1};
     const int rank = qdr_context_rank(ctx), n_ranks = qdr_context_size(ctx);
-    (void)seed;
     make_path(ctx);
     trained net = trained_create(ctx, 2, SMALL, QDR_BF16);
     for (int late = 0; late < n_ranks; late++) {
@@ -182,9 +180,7 @@ static void release(void *block) { free(block); }
 
 int main(int argc, char **argv)
 {
-    static const dist_test tests[] = {{"memory is what was said", memory_is_what_was_said},
-                                      {"a late rank is waited for", a_late_rank_is_waited_for}};
     json_set_alloc_funcs(allocate, release); /* those of the header's JSON are counted, too */
     if (argc > 2 && strcmp(argv[1], "--local") == 0) ends_in_any_order((int)strtol(argv[2], NULL, 10));
-    return dist_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    return dist_main(argc, argv, NULL);
 }
