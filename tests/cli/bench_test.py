@@ -6,17 +6,17 @@ input.
 usage: bench_test.py QUADRILLE PLANTED [--mpiexec PROGRAM]
 PLANTED is the same command with collectives that spoil one element of each rank.
 """
-import argparse
 import array
 import csv
 import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+
 KINDS = ["all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all", "send-recv"]
 BOTH = ("all-gather", "reduce-scatter")  # are measured out of place and in place
 SHORT = ("--iterations", "4", "--warmup", "1")
@@ -25,17 +25,14 @@ LAYER = ("--hidden", "24", "--heads", "6", "--context", "5", "--sequences", "4",
 
 
 def run(*words, before=(), program=None, environment=()):
-    done = subprocess.run([*before, program or ARGUMENTS.quadrille, "bench", *words], stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=120, env={**os.environ, **dict(environment)})
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+    return start(*before, program or ARGUMENTS.quadrille, "bench", *words, environment=environment)
 
 
 def bus_factor(kind, n):
     return {"all-reduce": 2 * (n - 1) / n, "broadcast": 1, "send-recv": 1}.get(kind, (n - 1) / n)
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def rows(self, *words, **how):
         """The JSON object of the output, and its rows."""
         done = run(*words, "--json", **how)
@@ -298,15 +295,10 @@ class Codec(Case):
         self.assertGreater(plain, 1.2 * rotated)
 
     def write_array(self, rows, columns, values):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = os.path.join(folder.name, "x.npy")
         header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}".encode()
         header += b" " * (-(len(header) + 11) % 64) + b"\n"
-        with open(path, "wb") as file:
-            file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header +
-                       array.array("f", values).tobytes())
-        return path
+        return self.write("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header +
+                          array.array("f", values).tobytes())
 
     def test_a_file(self):
         path = self.write_array(3, 50, [i / 150 for i in range(150)])
@@ -407,12 +399,11 @@ class Ckpt(Case):
     WHAT = ["rank", "all", "save", "held", "background", "load"]
 
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.file = os.path.join(self.folder.name, "ckpt")
+        super().setUp()
+        self.file = os.path.join(self.folder, "ckpt")
 
     def tearDown(self):
-        self.assertEqual(os.listdir(self.folder.name), [])  # whatever happened
-        self.folder.cleanup()
+        self.assertEqual(os.listdir(self.folder), [])  # whatever happened
 
     def check(self, row, bytes_of):
         self.assert_times(row)
@@ -458,18 +449,16 @@ class Ckpt(Case):
 
     def test_default_file(self):
         done = subprocess.run([os.path.abspath(ARGUMENTS.quadrille), "bench", *self.WORDS, "--local", "1"],
-                              cwd=self.folder.name, capture_output=True, check=False, timeout=120)
+                              cwd=self.folder, capture_output=True, check=False, timeout=120)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
     def test_refused(self):
         for name in (self.file, self.file + ".plain"):
-            with open(name, "w", encoding="utf-8") as file:
-                file.write("precious")
+            self.write(name, "precious")
             done = run(*self.WORDS, "--local", "2", "--file", self.file)
             self.assertEqual((done.returncode, done.out), (2, ""))
             self.assertIn(f"{name} exists, and would be removed; name another --file", done.err)
-            with open(name, encoding="utf-8") as file:
-                self.assertEqual(file.read(), "precious")
+            self.assertEqual(self.read(name), "precious")
             os.remove(name)
         done = run(*self.WORDS, "--local", "2", "--file", self.file + "/no/folder")
         self.assertEqual((done.returncode, done.out), (1, ""))
@@ -488,10 +477,9 @@ class Ckpt(Case):
 
     def test_traced(self):
         """Of one rank: a warm-up and three repetitions, each with two saves and one load."""
-        trace = os.path.join(self.folder.name, "trace")
+        trace = os.path.join(self.folder, "trace")
         self.rows(*self.WORDS, "--file", self.file, "--local", "1", environment={"QDR_TRACE": trace})
-        with open(trace + ".0", encoding="utf-8") as file:
-            events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e["tid"] == 15]
+        events = [e for e in json.loads(self.read(trace + ".0"))["traceEvents"] if e["ph"] == "X" and e["tid"] == 15]
         os.remove(trace + ".0")
         self.assertEqual([e["cat"] for e in events], ["write", "copy to host", "write", "read"] * 4)
         self.assertEqual({(e["name"], e["args"]["bytes"]) for e in events},
@@ -546,15 +534,5 @@ class Words(Case):
                                                   capture_output=True).stdout.decode())
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("planted")
-    parser.add_argument("--mpiexec")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "planted", "--mpiexec")

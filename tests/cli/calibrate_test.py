@@ -5,49 +5,41 @@ input.
 
 usage: calibrate_test.py QUADRILLE [--mpiexec PROGRAM]
 """
-import argparse
 import csv
 import io
 import json
 import os
 import socket
-import subprocess
 import sys
-import tempfile
 import unittest
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+
 QUICK = ("--quick", "--threads", "1")
 
 
 def run(*words, before=()):
-    done = subprocess.run([*before, ARGUMENTS.quadrille, *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=120)
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+    return start(*before, ARGUMENTS.quadrille, *words)
 
 
-class Calibrate(unittest.TestCase):
+class Calibrate(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.file = os.path.join(self.folder.name, "here.json")
-
-    def tearDown(self):
-        self.folder.cleanup()
+        super().setUp()
+        self.file = os.path.join(self.folder, "here.json")
 
     def calibrate(self, *words, before=(), ranks=("--local", "2")):
         return run("calibrate", *QUICK, "-o", self.file, *words, *(() if before else ranks), before=before)
 
     def assert_only_file(self):
-        self.assertEqual(os.listdir(self.folder.name), ["here.json"])
+        self.assertEqual(os.listdir(self.folder), ["here.json"])
 
     def check(self, n_ranks, **how):
         done = self.calibrate(**how)
         self.assertEqual((done.returncode, done.err), (0, ""), done.err)
         self.assertIn("median", done.out)
         self.assert_only_file()
-        with open(self.file, encoding="utf-8") as file:
-            machine = json.load(file)
+        machine = json.loads(self.read(self.file))
         facts = machine["calibration"]
         self.assertEqual((machine["name"], facts["ranks"], facts["nodes"]), ("here", n_ranks, 1))
         self.assertEqual(sum(group["samples"] for group in facts["residuals"]), facts["samples"])
@@ -90,8 +82,7 @@ class Calibrate(unittest.TestCase):
         """What one rank does not measure stays as in another machine."""
         done = self.calibrate("--base", "dgx-h100", ranks=())
         self.assertEqual((done.returncode, done.err), (0, ""))
-        with open(self.file, encoding="utf-8") as file:
-            machine = json.load(file)
+        machine = json.loads(self.read(self.file))
         self.assertEqual([(link["name"], link["rank_GBps"]) for link in machine["links"]],
                          [("NVLink", 351), ("InfiniBand", 0)])
         self.assertEqual((machine["ranks_per_node"], machine["software"]["optimizer_bytes"]), (8, 28))
@@ -115,11 +106,11 @@ class Calibrate(unittest.TestCase):
         done = self.calibrate(before=[*cliques, ARGUMENTS.mpiexec, "-n", "6"])
         self.assertEqual((done.returncode, done.out, len(done.err.strip().splitlines())), (2, "", 1), done.err)
         self.assertIn("the same number of ranks on each node", done.err)
-        self.assertEqual(os.listdir(self.folder.name), [])
+        self.assertEqual(os.listdir(self.folder), [])
 
     def write_model(self, **keys):
         """Sizes that all differ, so that a shape tells where it comes from."""
-        path = os.path.join(self.folder.name, "model.json")
+        path = os.path.join(self.folder, "model.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"model_type": "gpt2", "n_embd": 48, "n_head": 4, "n_layer": 3, "n_positions": 20, "n_inner": 80,
                        "vocab_size": 100, **keys}, file)
@@ -151,7 +142,7 @@ class Calibrate(unittest.TestCase):
         self.assertIn("a layer of model", done.out)
         self.assertIn("6 sequences of 10 tokens", done.out)
         self.assertIn("kind of task", done.out)
-        self.assertEqual(sorted(os.listdir(self.folder.name)), ["here.json", "model.json"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["here.json", "model.json"])
 
     def test_network_with_gates(self):
         """Grouped keys, gates and rotations; the best grid of four."""
@@ -180,25 +171,22 @@ class Calibrate(unittest.TestCase):
             self.assertIn(done.returncode, (2, 3), words)
             self.assertEqual((done.out, len(done.err.splitlines())), ("", 1), (words, done.err))
             self.assertIn(says, done.err)
-            self.assertEqual(os.listdir(self.folder.name), ["model.json"])
+            self.assertEqual(os.listdir(self.folder), ["model.json"])
 
     def test_nothing_is_replaced_without_force(self):
-        with open(self.file, "w", encoding="utf-8") as file:
-            file.write("precious")
+        self.write(self.file, "precious")
         done = self.calibrate()
         self.assertEqual((done.returncode, done.out), (2, ""))
         self.assertIn("--force", done.err)
-        with open(self.file, encoding="utf-8") as file:
-            self.assertEqual(file.read(), "precious")
+        self.assertEqual(self.read(self.file), "precious")
         self.assert_only_file()
         self.assertEqual(self.calibrate("--force").returncode, 0)
         self.assert_only_file()
-        with open(self.file, encoding="utf-8") as file:
-            self.assertIn("calibration", json.load(file))
+        self.assertIn("calibration", json.loads(self.read(self.file)))
 
     def test_this_host(self):
         """Without --out: programs here use the file from then on."""
-        home = self.folder.name
+        home = self.folder
 
         def here(*words, HOME=home, **environment):
             return run(*words, before=["env", "-u", "XDG_DATA_HOME", f"HOME={HOME}",
@@ -228,8 +216,7 @@ class Calibrate(unittest.TestCase):
                  "--iterations", "1", "--dtype", "f64")
         for text, says in (("{", "JSON"), ('{"name": "mine", "based_on": "laptop", "f64": {"peak_TFLOPS": 0}}',
                                            "mine has no peak for f64")):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            self.write(path, text)
             done = here(*words)
             self.assertEqual(done.returncode, 0, done.err)
             self.assertIn("neither panels nor parts", done.err)
@@ -243,7 +230,7 @@ class Calibrate(unittest.TestCase):
         for words, says in ((("--name", ""), "--name"), (("--name", "x" * 64), "63"), (("--local", "0"), "local"),
                             (("--threads", "x"), "threads"), (("--slow",), "calibrate --help"), (("more",), "more"),
                             (("-o",), "-o"),
-                            (("-o", os.path.join(self.folder.name, "no", "x.json")), "folder that exists")):
+                            (("-o", os.path.join(self.folder, "no", "x.json")), "folder that exists")):
             done = run("calibrate", "--quick", *words)
             self.assertEqual((done.returncode, done.out, len(done.err.splitlines())), (2, "", 1), words)
             self.assertIn(says, done.err)
@@ -255,14 +242,5 @@ class Calibrate(unittest.TestCase):
             self.assertIn(says, done.err)
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("--mpiexec")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "--mpiexec")

@@ -5,7 +5,6 @@ one path, ranks that stop or are late, processes that are killed. Training goes 
 
 usage: checkpoint_fault_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--seed N]
 """
-import argparse
 import fcntl
 import os
 import random
@@ -15,8 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
+import cases
+from cases import ARGUMENTS
 import checkpoint_test as base
 
 WIDE = ["--layers", "2", "--hidden", "128", "--heads", "4", "--ctx", "8", "--batch", "4", "--val-windows", "3",
@@ -172,8 +172,7 @@ class Others(Faults):
                       self.path(name), program, self.text, "--load", "a", "--steps", "0", "--sample", "0",
                       "--val-windows", "1", "--val-every", "9"]
         for content, secs, code in ((whole, 0, 0), (whole, 2, 1), (whole + b"x", 0, 1), (other, 0, 1)):
-            with open(two, "wb") as file:
-                file.write(content)
+            self.write(two, content)
             os.utime(one, (10 ** 9, 10 ** 9))
             os.utime(two, (10 ** 9, 10 ** 9 + secs))
             said = self.run_words(words, code)
@@ -191,7 +190,7 @@ class Others(Faults):
         for n in (232, 240, 250, 300):
             self.assertIn("too long", self.run_words(base.words_of("1x1x1x1", self.text, *base.TINY, "--steps", "1",
                                                                    "--save", self.path(n * "n")), 1 if n < 256 else 2))
-        self.assertEqual(len(os.listdir(self.folder.name)), 5)
+        self.assertEqual(len(os.listdir(self.folder)), 5)
 
     def test_a_run_that_is_killed_while_names_change(self):
         """The damaged FILE is kept, but not in the place of a sound one, before the new one is there."""
@@ -347,12 +346,10 @@ class Ranks(Faults):
         self.check_whole(file)
 
 
+def setUpModule():
+    random.seed(ARGUMENTS.seed)
+    print(f"--seed {ARGUMENTS.seed}", file=sys.stderr)
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples_dir")
-    parser.add_argument("--mpiexec")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    base.ARGUMENTS, rest = parser.parse_known_args()
-    random.seed(base.ARGUMENTS.seed)
-    print(f"--seed {base.ARGUMENTS.seed}", file=sys.stderr)
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    cases.main("examples_dir", "--mpiexec", seed=random.randrange(1 << 30))

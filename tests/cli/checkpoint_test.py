@@ -5,9 +5,7 @@ and type; the file byte by byte, with Python's json and zlib; full disks.
 
 usage: checkpoint_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--full] [--kills N] [--seed N]
 """
-import argparse
 import json
-import math
 import os
 import random
 import re
@@ -17,12 +15,12 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 import zlib
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, ranks_of, start
+
 TINY = ["--layers", "2", "--hidden", "24", "--heads", "3", "--ctx", "8", "--batch", "6", "--val-windows", "3",
         "--val-every", "100", "--sample", "0"]
 # grid, options: p = 1, 2, 3, 4, 6, 8, 12; both layouts; levels; weights turned by QDR_TUNE are below
@@ -32,10 +30,6 @@ SETTINGS = [("1x1x1x1", ()), ("2x1x1x1", ("--layout", "scattered")), ("1x1x1x2",
 MORE_SETTINGS = [("1x2x2x1", ()), ("3x1x1x2", ("--levels", "zero1", "--overlap", "off")),
                  ("1x2x2x2", ("--layout", "scattered", "--levels", "zero1")), ("2x2x2x1", ()),
                  ("1x1x1x8", ("--levels", "2,4")), ("3x2x1x2", ("--levels", "zero2"))]
-
-
-def ranks_of(grid):
-    return math.prod(map(int, grid.split("x")))
 
 
 def words_of(grid, *words, by_mpi=False):
@@ -54,22 +48,17 @@ def header_of(path):
     return length, header, data
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
+        super().setUp()
         self.text = self.path("text.txt")
         with open(self.text, "w", encoding="ascii") as file:
             file.writelines(f"{i}: {i * i} and {i * 7919 % 1000}\n" for i in range(300))
 
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
     def run_words(self, words, code=0, **variables):
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
-                              env=os.environ | variables)
-        self.assertEqual(done.returncode, code, done.stderr.decode())
-        return done.stderr.decode()
+        done = start(*words, environment=variables, timeout=300)
+        self.assertEqual(done.returncode, code, done.err)
+        return done.err
 
     def train(self, grid, *words, by_mpi=False, code=0, **variables):
         """The losses by step, and what was said."""
@@ -173,8 +162,7 @@ class Notes(Case):
         del metadata["crc32"], metadata["header_crc32"]
         metadata["note"] = text or json.dumps(members | json.loads(metadata["note"]) | members)
         header = json.dumps(contents).encode()
-        with open(path, "wb") as file:
-            file.write(struct.pack("<Q", len(header)) + header + data)
+        self.write(path, struct.pack("<Q", len(header)) + header + data)
 
     def test_numbers_out_of_range_are_refused(self):
         first, file = self.path("first"), self.path("a")
@@ -286,8 +274,7 @@ class Saving(Case):
         for grid, options in SETTINGS:
             options = [word for word in options if word != "--micro-batch" and word != "1"]
             self.run_words(words_of(grid, self.text, *TINY, *options, "--steps", "0", "--save", self.path("a")))
-            with open(self.path("a"), "rb") as file:
-                contents.add(file.read())
+            contents.add(self.read_bytes("a"))
         self.assertEqual(len(contents), 1)
 
     def test_signals_end_the_step(self):
@@ -392,8 +379,7 @@ class Saving(Case):
         contents["__metadata__"] |= {"crc32": json.dumps({last: sums[last]}), "header_crc32": 8 * "0"}
         header = json.dumps(contents, separators=(",", ":")).encode()
         header = header.replace(8 * b"0", f"{zlib.crc32(header):08x}".encode(), 1)
-        with open(file, "wb") as other:
-            other.write(struct.pack("<Q", len(header)) + header + data)
+        self.write(file, struct.pack("<Q", len(header)) + header + data)
         said = self.run_words(words_of("1x1x1x1", self.text, *words))
         self.assertIn(f"tensor {last} is damaged", said)
         self.assertIn(f"continuing after step 2 of {file}.1", said)
@@ -402,8 +388,7 @@ class Saving(Case):
         """With any number of open files that is too small."""
         file = self.path("a")
         self.train("1x1x1x2", *TINY, "--steps", "4", "--save", file, "--save-every", "2", "--keep", "1")
-        with open(file, "rb") as whole:
-            before = whole.read()
+        before = self.read_bytes(file)
         refused = 0
         for limit in range(4, 40):
             done = subprocess.run(words_of("1x1x1x2", self.text, "--save", file, "--resume", "auto", "--sample", "0"),
@@ -412,8 +397,7 @@ class Saving(Case):
             self.assertNotIn("trying", done.stderr)
             refused += "Too many open files" in done.stderr and file in done.stderr
         self.assertGreater(refused, 0)
-        with open(file, "rb") as whole:
-            self.assertEqual(whole.read(), before)
+        self.assertEqual(self.read_bytes(file), before)
 
     def test_auto_takes_an_older_file_if_the_newest_is_gone(self):
         file = self.path("a")
@@ -474,8 +458,7 @@ class Bytes(Case):
         self.assertEqual((optimizer["steps_begun"], optimizer["steps_taken"], optimizer["beta2"]), (3, 3, 0.99))
         note = json.loads(metadata["note"])
         self.assertEqual((note["step"], note["sequences"], note["text_bytes"]), (3, 18, os.path.getsize(self.text)))
-        with open(self.text, "rb") as text:
-            self.assertEqual(note["text_crc32"], f"{zlib.crc32(text.read()):08x}")
+        self.assertEqual(note["text_crc32"], f"{zlib.crc32(self.read_bytes(self.text)):08x}")
 
     def test_the_package_of_hugging_face(self):
         try:
@@ -547,11 +530,4 @@ class Killing(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples_dir")
-    parser.add_argument("--mpiexec")
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--kills", type=int, default=8)
-    parser.add_argument("--seed", type=int)
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+    cases.main("examples_dir", "--mpiexec", flags=("--full",), kills=8, seed=None)

@@ -1,40 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of `quadrille ckpt` share: running it, and a folder for each test."""
-import argparse
 import json
 import math
 import os
-import subprocess
-import sys
-import tempfile
-import unittest
 
+import cases
+from cases import ARGUMENTS, start
 from ckpt_files import pack, read, write
 
-ARGUMENTS = None
 SEED = int(os.environ.get("QDR_TEST_SEED", "1"))
 
 
 def ckpt(*words, **more):
-    done = subprocess.run([ARGUMENTS.quadrille, "ckpt", *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=120, **more)
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+    return start(ARGUMENTS.quadrille, "ckpt", *words, **more)
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
-    def path(self, name, content=None):
-        path = os.path.join(self.folder.name, name)
-        if content is not None:
-            with open(path, "wb") as file:
-                file.write(content)
-        return path
-
+class Case(cases.Case):
     def file(self, name, tensors, metadata=None):
         write(self.path(name), tensors, metadata)
         return self.path(name)
@@ -80,9 +62,5 @@ def read_bytes(path):
 
 
 def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    ARGUMENTS = parser.parse_args()
     print(f"seed {SEED}")
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
+    cases.main("quadrille")

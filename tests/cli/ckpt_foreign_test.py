@@ -4,12 +4,7 @@
 
 usage: ckpt_foreign_test.py QUADRILLE
 """
-import argparse
-import os
-import subprocess
 import sys
-import tempfile
-import unittest
 
 try:
     import numpy
@@ -19,22 +14,18 @@ except ImportError as error:
     print(f"skipped: {error}; pip install safetensors numpy")
     sys.exit(77)
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
 
 
 def ckpt(*words):
-    subprocess.run([ARGUMENTS.quadrille, "ckpt", *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
-                   check=True)
+    start(ARGUMENTS.quadrille, "ckpt", *words, check=True)
 
 
-class Foreign(unittest.TestCase):
+class Foreign(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
+        super().setUp()
         self.random = numpy.random.default_rng(1)
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
 
     def numbers(self, *shape, kind=numpy.float32):
         return self.random.standard_normal(shape).astype(kind)
@@ -57,13 +48,5 @@ class Foreign(unittest.TestCase):
             self.assertEqual((file.metadata()["note"], file.metadata()["format"]), ("n", "pt"))
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille")

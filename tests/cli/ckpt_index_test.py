@@ -8,8 +8,8 @@ import json
 import os
 import resource
 import struct
-import unittest
 
+import cases
 import ckpt_case
 from ckpt_case import Case, ckpt, read_bytes
 from ckpt_files import pack

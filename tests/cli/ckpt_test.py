@@ -71,7 +71,7 @@ class Ls(Case):
             with self.subTest(name):
                 self.bad(2, "ls", self.path(name + ".safetensors", content), says=[name + ".safetensors"])
         self.bad(2, "ls", self.path("none.safetensors"), says=["none.safetensors", "No such file"])
-        self.bad(2, "ls", self.folder.name, says=["is a folder with", "name one of them"])
+        self.bad(2, "ls", self.folder, says=["is a folder with", "name one of them"])
         self.bad(2, "ls", says=["FILE is missing"])
         self.bad(2, "ls", "a", "b", says=["unexpected argument 'b'"])
         self.bad(2, "lx", "a", says=["unknown part 'lx' (did you mean ls?)"])
@@ -125,7 +125,7 @@ class Verify(Case):
                                      "damaged": [{"name": None, "reason": reason}]})
         self.bad(4, "verify", self.path("cut.safetensors", data[:-1]))
         self.bad(2, "verify", path + ".none", says=["No such file"])
-        self.bad(2, "verify", self.folder.name)
+        self.bad(2, "verify", self.folder)
         self.bad(2, "verify", says=["FILE is missing"])
 
     def test_several_damaged(self):
@@ -302,7 +302,7 @@ class Convert(Case):
         self.bad(2, "convert", self.path("a.safetensors", data[:-1]), target)
         self.bad(2, "convert", self.file("a.safetensors", SAMPLE), target, "--to", "gpt2")
         self.assertEqual(read_bytes(target), b"old")
-        self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.safetensors", "b.safetensors"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a.safetensors", "b.safetensors"])
 
     def test_damage_is_not_copied(self):
         """Neither with fresh checksums, nor as another type, nor to several files; but what is left out may be."""
@@ -318,11 +318,11 @@ class Convert(Case):
                 data[at] ^= 1
                 source = self.path("a.safetensors", data)
                 data[at] ^= 1
-                before = sorted(os.listdir(self.folder.name))
+                before = sorted(os.listdir(self.folder))
                 for words in [], ["--dtype", "bf16"], ["--max-size", "8"]:
                     out = self.bad(4, "convert", source, target, *words, says=[f"tensor {name} is damaged", source])
                     self.assertEqual(out, "")
-                self.assertEqual(sorted(os.listdir(self.folder.name)), before)
+                self.assertEqual(sorted(os.listdir(self.folder)), before)
                 self.assertEqual(read_bytes(target), b"old")
         self.path("a.safetensors", data)
         self.convert(self.path("a.safetensors"), "c.safetensors")
@@ -333,7 +333,7 @@ class Convert(Case):
         source = self.file("a.safetensors", {"w": ("U8", [100_000], bytes(100_000))})
         self.bad(1, "convert", source, self.path("b.safetensors"), says=["b.safetensors"],
                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)))
-        self.assertEqual(os.listdir(self.folder.name), ["a.safetensors"])
+        self.assertEqual(os.listdir(self.folder), ["a.safetensors"])
 
 
 class Shards(Case):
@@ -375,12 +375,12 @@ class Shards(Case):
         tensors = {f"t{i}": ("U8", [3000], bytes([i]) * 3000) for i in range(3)}
         words = [self.path("b.safetensors"), "--max-size", "4K"]
         self.good("convert", self.file("a.safetensors", tensors), *words)
-        before = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name[0] == "b"}
+        before = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder) if name[0] == "b"}
         self.assertEqual(len(before), 4)
         tensors = {"t0": tensors["t1"], "t1": tensors["t0"], "t2": ("U8", [30_000], bytes(30_000))}
         self.bad(1, "convert", self.file("a.safetensors", tensors), *words,
                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)))
-        after = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name != "a.safetensors"}
+        after = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder) if name != "a.safetensors"}
         self.assertEqual(after, before)
 
     def test_an_index_that_fails_replaces_none_of_them(self):
@@ -388,11 +388,11 @@ class Shards(Case):
         names = [f"{i:02}" + 300 * "n" for i in range(20)]
         words = [self.path("b.safetensors"), "--max-size", "1"]
         self.good("convert", self.file("a.safetensors", {name: ("U8", [1], b"a") for name in names}), *words)
-        before = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name[0] == "b"}
+        before = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder) if name[0] == "b"}
         self.assertEqual(len(before), 21)
         self.bad(1, "convert", self.file("a.safetensors", {name: ("U8", [1], b"b") for name in names}), *words,
                  says=["index.json"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)))
-        after = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder.name) if name != "a.safetensors"}
+        after = {name: read_bytes(self.path(name)) for name in os.listdir(self.folder) if name != "a.safetensors"}
         self.assertEqual(after, before)
 
     def test_too_many_files(self):

@@ -7,15 +7,15 @@ usage: device_commands_test.py BUILD_DIR FAKE_PLUGIN FAKE_CUDNN
 """
 import json
 import os
-import subprocess
-import sys
-import tempfile
 import unittest
 
 try:
     import numpy
 except ImportError:
     numpy = None
+
+import cases
+from cases import ARGUMENTS
 
 NAMES = ("QDR_", "NCCL_", "CUDA_", "FAKE_")
 FEW = ("--iterations", "3", "--warmup", "1")
@@ -24,33 +24,15 @@ KINDS = ["all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all"
 
 def start(*words, program="src/quadrille", **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(NAMES)}
-    done = subprocess.run([os.path.join(BUILD, program), *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=280, env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": PLUGIN,
-                                            **environment})
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+    return cases.start(os.path.join(ARGUMENTS.build, program), *words, timeout=280,
+                       env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": ARGUMENTS.plugin, **environment})
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
+class Case(cases.Case):
     def output(self, *words, **environment):
         done = start(*words, **environment)
         self.assertEqual((done.returncode, done.err), (0, ""), done.out)
         return done.out
-
-    def assert_refused(self, done, *says, code=2):
-        self.assertEqual((done.returncode, done.out), (code, ""), done.err)
-        self.assertEqual(len(done.err.splitlines()), 1, done.err)
-        for words in says:
-            self.assertIn(words, done.err)
 
 
 class Bench(Case):
@@ -166,8 +148,7 @@ class Calibrate(Case):
         file = self.path("here.json")
         self.output("calibrate", "--quick", "--force", "-o", file, "--device", "cuda", *words,
                     **{"QDR_CUDNN": "/no/cudnn.so", **environment})
-        with open(file, encoding="utf-8") as written:
-            machine = json.load(written)
+        machine = json.loads(self.read(file))
         self.assertEqual((machine["name"], machine["device"]), ("here", "Fake GPU 0"))
         self.assertEqual((machine["memory_GiB"], machine["is_gpu"]), (2, 1))
         self.assertGreater(machine["software"]["fixed_GiB"], 40 / 1024)  # of products and kernels
@@ -215,9 +196,9 @@ class Calibrate(Case):
 
     def test_memory_of_attention(self):
         """cuDNN's takes two bytes for each score, which plans then count."""
-        machine, _ = self.calibrate("--base", "dgx-a100", QDR_CUDNN=CUDNN)
+        machine, _ = self.calibrate("--base", "dgx-a100", QDR_CUDNN=ARGUMENTS.cudnn)
         self.assertEqual(machine["software"]["attention_score_bytes"], 2)
-        machine, _ = self.calibrate("--base", "dgx-a100", QDR_CUDNN=CUDNN, QDR_ATTENTION="own")
+        machine, _ = self.calibrate("--base", "dgx-a100", QDR_CUDNN=ARGUMENTS.cudnn, QDR_ATTENTION="own")
         self.assertEqual(machine["software"]["attention_score_bytes"], 0)
 
     def test_refused(self):
@@ -225,9 +206,8 @@ class Calibrate(Case):
         self.assert_refused(start(*words), "one GPU", "--local 8", "--base")
         self.assert_refused(start(*words, "--local", "2"), "ranks 0 and 1", "GPU 0", "one rank for each GPU")
         self.assert_refused(start(*words, "--base", "dgx-h1000"), "dgx-h100")
-        self.assertEqual(os.listdir(self.folder.name), [])
+        self.assertEqual(os.listdir(self.folder), [])
 
 
 if __name__ == "__main__":
-    BUILD, PLUGIN, CUDNN = sys.argv[1:4]
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
+    cases.main("build", "plugin", "cudnn")

@@ -6,15 +6,12 @@ there is no driver, on the real one.
 usage: device_test.py BUILD_DIR --fake FAKE_PLUGIN [--listener LISTENER] [--cudnn FAKE_CUDNN]
                       [--plugin REAL_PLUGIN] [--full]
 """
-import argparse
 import json
 import os
-import subprocess
-import sys
-import tempfile
-import unittest
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, ranks_of, start
+
 NAMES = ("QDR_", "NCCL_", "CUDA_", "FAKE_")
 SIZE = ["--layers", "2", "--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "4",
         "--steps", "3", "--val-windows", "3", "--sample", "8"]
@@ -23,50 +20,25 @@ BLOCK = ["--hidden", "16", "--heads", "2", "--ctx", "8", "--batch", "4", "--iter
 ALLOWED = {"f64": 1e-9, "f32": 1e-4, "bf16": 2e-2}
 
 
-def ranks_of(grid):
-    product = 1
-    for side in grid.split("x"):
-        product *= int(side)
-    return product
-
-
-def start(program, *words, **environment):
+def run(program, *words, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(NAMES)}
-    done = subprocess.run([os.path.join(ARGUMENTS.build, program), *words], stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=300,
-                          env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": ARGUMENTS.fake, **environment})
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+    return start(os.path.join(ARGUMENTS.build, program), *words, timeout=300,
+                 env={**clean, "FAKE_CUDA_DELAY_US": "5", "QDR_CUDA_PLUGIN": ARGUMENTS.fake, **environment})
 
 
 def layer(*words, grid="1x1x1x1", device="cuda", **environment):
-    return start("examples/transformer_layer", *BLOCK, "--grid", grid, "--local", str(ranks_of(grid)),
+    return run("examples/transformer_layer", *BLOCK, "--grid", grid, "--local", str(ranks_of(grid)),
                  "--device", device, *words, **environment)
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def assert_done(self, done):
-        self.assertEqual((done.returncode, done.err), (0, ""))
-        return done.out
-
-
-class Losses(Case):
+class Losses(cases.Case):
     """train_gpt on GPUs gives the CPU's losses."""
 
     def train(self, device, grid, dtype, *words, **environment):
         text, log = self.path("text.txt"), self.path("run.jsonl")
         with open(text, "w", encoding="ascii") as file:
             file.writelines(f"{i}: {i * i}\n" for i in range(200))
-        done = start("examples/train_gpt", text, *SIZE, "--dtype", dtype, "--grid", grid,
+        done = run("examples/train_gpt", text, *SIZE, "--dtype", dtype, "--grid", grid,
                      "--local", str(ranks_of(grid)), "--device", device, "--log", log, *words, **environment)
         self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
@@ -104,7 +76,7 @@ class Losses(Case):
             off, on = [[(line["loss"], line["lr"], line.get("val_loss")) for line in run] for run in runs]
             self.assertEqual(on, off, grid)
             self.assertEqual(len(set(off)), 6)
-        done = start("examples/train_gpt", *SIZE, "--local", "2", "--device", "cuda", "--graph", "on")
+        done = run("examples/train_gpt", *SIZE, "--local", "2", "--device", "cuda", "--graph", "on")
         self.assertEqual(done.returncode, 2)
         self.assertIn("local ranks meet on the host", done.err)
 
@@ -114,7 +86,7 @@ class Losses(Case):
         self.compare("1x2x1x1", "f32", FAKE_CUDA_GPUS="2", QDR_CUDA_COMM="local")
 
 
-class Block(Case):
+class Block(cases.Case):
     def test_grids(self):
         for grid, *words in [("1x1x1x1",), ("2x2x1x1", "--panels", "2"),
                              ("2x1x2x1", "--layout", "scattered", "--panels", "3"),
@@ -143,8 +115,7 @@ class Block(Case):
         name = self.path("run.json")
         self.assert_done(layer(grid="2x1x1x1", QDR_TRACE=name))
         for rank in range(2):
-            with open(f"{name}.{rank}", encoding="utf-8") as file:
-                events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+            events = [event for event in json.loads(self.read(f"{name}.{rank}"))["traceEvents"] if event["ph"] == "X"]
             self.assertGreater(len(events), 20)
             ends = {}
             for event in sorted(events, key=lambda event: (event["args"]["run"], event["args"]["task"])):
@@ -152,12 +123,12 @@ class Block(Case):
                 self.assertGreaterEqual(event["ts"], ends.get(event["tid"], 0) - 0.01, event)  # to 10 ns
                 ends[event["tid"]] = event["ts"] + event["dur"]
             self.assertGreater(len(ends), 1)
-        done = start("src/quadrille", "trace", name)
+        done = run("src/quadrille", "trace", name)
         self.assertIn("# 2 ranks, grid 2x1x1x1", self.assert_done(done))
         self.assertIn("x reduce", done.out)
 
 
-class Ranges(Case):
+class Ranges(cases.Case):
     """The NVTX ranges that a profiler receives: one for each task, named as in the trace."""
 
     def setUp(self):
@@ -169,8 +140,7 @@ class Ranges(Case):
         name = self.path("run.json")
         self.assert_done(layer(QDR_TRACE=name, NVTX_INJECTION64_PATH=ARGUMENTS.listener,
                                LISTENER_FILE=self.path("ranges")))
-        with open(f"{name}.0", encoding="utf-8") as file:
-            events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        events = [event for event in json.loads(self.read(f"{name}.0"))["traceEvents"] if event["ph"] == "X"]
         traced = {f"{event['name']}: {event['cat']} #{event['args']['task']}" for event in events}
         products = {f"{event['name']}: product #{event['args']['task']}" for event in events
                     if event["cat"] == "product"}
@@ -223,9 +193,9 @@ class Ranges(Case):
         self.assert_done(layer(QDR_NVTX="1"))
 
 
-class Doctor(Case):
+class Doctor(cases.Case):
     def test_two_gpus(self):
-        report = json.loads(self.assert_done(start("src/quadrille", "doctor", "--json", FAKE_CUDA_GPUS="2")))
+        report = json.loads(self.assert_done(run("src/quadrille", "doctor", "--json", FAKE_CUDA_GPUS="2")))
         self.assertEqual((report["works"], report["broken"]), (True, 0))
         states = {finding["name"]: finding["state"] for finding in report["findings"]}
         for name in ("driver", "cuda:0", "cuda:1", "NCCL", "product, cuda:0", "product, cuda:1", "all-reduce, cuda"):
@@ -239,7 +209,7 @@ class Doctor(Case):
 
     def find(self, code, name, program="src/quadrille", **environment):
         """Findings with that name, as (state, text and remedy)."""
-        done = start(program, "doctor", "--json", **environment)
+        done = run(program, "doctor", "--json", **environment)
         self.assertEqual((done.returncode, done.err), (code, ""), done.out)
         self.report = json.loads(done.out)
         found = [(finding["state"], finding["text"] + "; " + (finding["remedy"] or ""))
@@ -329,12 +299,12 @@ class Doctor(Case):
             self.assertIn(next_run, text)
 
     def test_text(self):
-        out = self.assert_done(start("src/quadrille", "doctor", FAKE_CUDA_GPUS="2"))
+        out = self.assert_done(run("src/quadrille", "doctor", FAKE_CUDA_GPUS="2"))
         for words in ("cuda:0", "cuda:1", "NCCL", "all-reduce, cuda"):
             self.assertIn(words, out)
 
 
-class Complaints(Case):
+class Complaints(cases.Case):
     """Impossible requests: one message, the documented exit code, nothing on standard output."""
 
     def complain(self, code, says, *words, device="cuda", grid="2x1x1x1", **environment):
@@ -388,18 +358,5 @@ class Complaints(Case):
         self.assert_done(layer(device="cpu", QDR_CUDA_PLUGIN="/no/plugin.so", FAKE_CUDA_DRIVER="0"))
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("build")
-    parser.add_argument("--fake", required=True)
-    parser.add_argument("--listener", help="a library that writes down NVTX's ranges")
-    parser.add_argument("--cudnn")
-    parser.add_argument("--plugin")
-    parser.add_argument("--full", action="store_true")
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=sys.argv[:1] + rest)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("build", "--fake", "--listener", "--cudnn", "--plugin", flags=("--full",))

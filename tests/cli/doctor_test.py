@@ -4,16 +4,16 @@
 
 usage: doctor_test.py QUADRILLE --plugin FAKE_PLUGIN [--nvml FOLDER_OF_FAKE_NVML] [--mpiexec MPIEXEC]
 """
-import argparse
 import json
 import os
 import re
 import resource
 import subprocess
-import sys
 import unittest
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+
 NAMES = ("QDR_", "NCCL_", "CUDA_", "FAKE_", "HWLOC_", "OMP_", "MPICH_", "UCX_")
 NO_PLUGIN = {"QDR_CUDA_PLUGIN": "/no/plugin.so"}
 NO_GPU = {**NO_PLUGIN, "CUDA_VISIBLE_DEVICES": ""}  # for any machine
@@ -33,11 +33,8 @@ def doctor(*words, limit=None, environment=NO_GPU, more=()):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(NAMES)}
     folders = [folder for folder in clean.get("LD_LIBRARY_PATH", "").split(":") if folder != ARGUMENTS.nvml]
     clean["LD_LIBRARY_PATH"] = ":".join(folders)
-    done = subprocess.run([*more, ARGUMENTS.quadrille, "doctor", *words], stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=120, env={**clean, **environment},
-                          preexec_fn=limit and (lambda: set_limit(*limit.split())))
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+    return start(*more, ARGUMENTS.quadrille, "doctor", *words, env={**clean, **environment},
+                 preexec_fn=limit and (lambda: set_limit(*limit.split())))
 
 
 def library_text():
@@ -392,16 +389,5 @@ class Refusals(Case):
             self.assertIn("quadrille doctor --help", done.err)
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("--plugin", required=True)
-    parser.add_argument("--nvml")
-    parser.add_argument("--mpiexec")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "--plugin", "--nvml", "--mpiexec")

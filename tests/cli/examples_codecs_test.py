@@ -4,12 +4,11 @@
 
 usage: examples_codecs_test.py EXAMPLES_DIR
 """
-import argparse
 import json
 import math
 import re
-import unittest
 
+import cases
 import ckpt_files
 import examples_test
 
@@ -25,9 +24,9 @@ class Codecs(examples_test.Case):
         log = self.path("run.jsonl")
         done = examples_test.run("train_gpt", self.text, *PAIR, "--dtype", "f32", "--sample", "0", "--log", log, *words,
                                  **variables)
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
-            return [line["loss"] for line in map(json.loads, file) if "loss" in line], done.stderr.decode()
+            return [line["loss"] for line in map(json.loads, file) if "loss" in line], done.err
 
     def test_after(self):
         without, _ = self.losses()
@@ -91,16 +90,16 @@ class Codecs(examples_test.Case):
         saved, wild = self.path("saved.safetensors"), self.path("wild.safetensors")
         words = [self.text, *PAIR, "--sample", "0"]
         done = examples_test.run("train_gpt", *words, "--dtype", "f32", "--steps", "0", "--save", saved)
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(done.returncode, 0, done.err)
         tensors = {name: tensor for name, tensor in ckpt_files.read(saved)[0].items() if "optimizer." not in name}
         kind, shape, data = tensors["head.weight"]
         weights = [math.copysign(6e4, value) for value in ckpt_files.unpack(kind, data)]
         ckpt_files.write(wild, {**tensors, "head.weight": (kind, shape, ckpt_files.pack(kind, weights))})
         words += ["--load", wild, "--dtype", "f16", "--steps", "2"]
         alone = examples_test.run("train_gpt", *words)
-        self.assertIn("the loss of step 1 is not a finite number", alone.stderr.decode())
+        self.assertIn("the loss of step 1 is not a finite number", alone.err)
         done = examples_test.run("train_gpt", *words, "--codec", "int8,inside,least=1", "--codec-guard", "1")
-        self.assertIn("after step 1 the loss is not a finite number; going on with --codec safe", done.stderr.decode())
+        self.assertIn("after step 1 the loss is not a finite number; going on with --codec safe", done.err)
 
     def test_nothing_is_coded(self):
         self.complain("train_gpt", self.text, "--codec-after", "3", says=["--codec-after: nothing is coded", "hybrid"])
@@ -118,8 +117,8 @@ class Codecs(examples_test.Case):
             for program, given in (("train_gpt", [self.text, *examples_test.TINY, "--dtype", "f32", "--steps", "1"]),
                                    ("transformer_layer", block)):
                 done = examples_test.run(program, *given, *words, **variables)
-                self.assertEqual(done.returncode, 0, done.stderr.decode())
-                said = [text for text in done.stderr.decode().splitlines(True) if "nothing is coded" in text]
+                self.assertEqual(done.returncode, 0, done.err)
+                said = [text for text in done.err.splitlines(True) if "nothing is coded" in text]
                 self.assertEqual("".join(said), line, (program, words, variables))
         later, said = self.losses("--codec", "hybrid", "--codec-after", "1")
         self.assertTrue(later)
@@ -130,8 +129,7 @@ class Codecs(examples_test.Case):
         _, said = self.losses("--codec", "int8/64,inside,least=1", QDR_REPORT="1", QDR_TRACE=name)
         self.assertRegex(said, r"\nall-reduce x int8/64 +\d+ ")
         self.assertNotRegex(said, r"\nall-reduce x +\d")
-        with open(name + ".0", encoding="ascii") as file:
-            events = [event["args"] for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        events = [event["args"] for event in json.loads(self.read(name + ".0"))["traceEvents"] if event["ph"] == "X"]
         coded = [event for event in events if "plain_bytes" in event]
         self.assertTrue(coded)
         for event in coded:
@@ -163,7 +161,4 @@ class Codecs(examples_test.Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples_dir")
-    examples_test.ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[__file__, *rest])
+    cases.main("examples_dir")

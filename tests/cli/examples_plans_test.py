@@ -4,14 +4,12 @@
 
 usage: examples_plans_test.py EXAMPLES_DIR [--mpiexec MPIEXEC]
 """
-import argparse
 import json
 import os
 import re
 import subprocess
-import sys
-import unittest
 
+import cases
 import examples_test as shared
 
 
@@ -52,7 +50,7 @@ class Plans(shared.Case):
             path, log = self.plan(sizes={"tied": tied}), self.path("sizes.jsonl")
             words = ("--plan", path, "--local", "2", "--steps", "3", "--val-windows", "7", "--sample", "0")
             done = shared.run("train_gpt", self.text, *words, "--log", log)
-            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            self.assertEqual(done.returncode, 0, done.err)
             with open(log, encoding="ascii") as file:
                 lines = [line for line in map(json.loads, file) if "loss" in line]
             os.remove(log)
@@ -64,8 +62,8 @@ class Plans(shared.Case):
                 (("--heads", "2"), "heads", "3", "2"), (("--tie",), "tied", "false", "true")):
             path = self.plan()
             done = shared.run("train_gpt", self.text, "--plan", path, "--local", "2", *words)
-            self.assertEqual(done.returncode, 2, done.stderr.decode())
-            self.assertIn(f"whose {key} is {planned}, but here {key} is {here}", done.stderr.decode())
+            self.assertEqual(done.returncode, 2, done.err)
+            self.assertIn(f"whose {key} is {planned}, but here {key} is {here}", done.err)
 
     def test_plans_of_other_networks(self):
         """No time is predicted from them."""
@@ -79,12 +77,12 @@ class Plans(shared.Case):
         path = self.plan(sizes={"vocab": 50257, "layers": 7, "ffn": 100})
         done = shared.run("train_gpt", self.text, "--plan", path, "--local", "2")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("whose vocab is 50257, but here vocab is 256", done.stderr.decode())
+        self.assertIn("whose vocab is 50257, but here vocab is 256", done.err)
         done = shared.run("transformer_layer", "--plan", path, "--local", "2", "--iterations", "1")
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertIn("this is one of 7 layers", done.stderr.decode())
-        self.assertNotIn("predicted", done.stderr.decode())
-        self.assertIn("hidden 24, 3 heads", done.stdout.decode())
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertIn("this is one of 7 layers", done.err)
+        self.assertNotIn("predicted", done.err)
+        self.assertIn("hidden 24, 3 heads", done.out)
 
     def test_options_beside_a_plan_win(self):
         path = self.plan(network="mine")
@@ -116,13 +114,12 @@ class Plans(shared.Case):
                         "--dtype", "f32", "--recompute", "none", "-o", path],
                        check=True, capture_output=True, timeout=60)
         _, talk = self.train_by_plan("--plan", path, "--local", "4")
-        with open(path, encoding="ascii") as file:
-            plan = json.load(file)
+        plan = json.loads(self.read(path))
         self.assertEqual(plan["sizes"], shared.SIZES)
         self.assertIn("grid " + "x".join(map(str, plan["grid"])), talk)
         self.assertRegex(talk, r"made for gpt2 on laptop: \S+ s per step predicted")
         done = shared.run("transformer_layer", "--plan", path, "--local", "4", "--iterations", "1", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(done.returncode, 0, done.err)
         self.assertEqual([json.loads(done.stdout)[key] for key in ("ctx", "hidden", "heads")], [16, 24, 3])
 
     def test_auto(self):
@@ -145,8 +142,8 @@ class Plans(shared.Case):
     def test_auto_of_a_layer(self):
         done = shared.run("transformer_layer", "--grid", "auto", "--local", "4", "--hidden", "64", "--ctx", "16",
                    "--iterations", "1", "--json", before=("env", "QDR_MACHINE=dgx-h100"))
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        grid, order, _, _, _, named = self.chosen.search(done.stderr.decode()).groups()
+        self.assertEqual(done.returncode, 0, done.err)
+        grid, order, _, _, _, named = self.chosen.search(done.err).groups()
         result = json.loads(done.stdout)
         self.assertEqual((result["grid"], result["order"], result["batch"], named), (grid, order, 4, "dgx-h100"))
 
@@ -161,8 +158,4 @@ class Plans(shared.Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples_dir")
-    parser.add_argument("--mpiexec")
-    shared.ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    cases.main("examples_dir", "--mpiexec")

@@ -4,32 +4,25 @@
 
 usage: examples_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--full]
 """
-import argparse
 import json
 import math
 import os
 import re
 import stat
 import subprocess
-import sys
-import tempfile
-import unittest
 import xml.etree.ElementTree
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, ranks_of, start
+
 TINY = ["--layers", "2", "--hidden", "24", "--heads", "3", "--ctx", "8", "--batch", "5", "--steps", "5",
         "--val-windows", "7", "--sample", "12", "--dtype", "f64"]
 GRIDS = ["1x1x1x1", "2x1x1x1", "1x2x1x1", "1x1x2x1", "1x1x1x2", "2x2x1x1", "1x1x1x3", "2x1x2x1"]
 FULL_GRIDS = ["2x2x2x1", "1x2x2x2", "2x1x2x2", "2x2x1x2", "8x1x1x1", "1x8x1x1", "1x1x8x1", "1x1x1x8", "3x2x2x1"]
 
 
-def ranks_of(grid):
-    return math.prod(map(int, grid.split("x")))
-
-
 def run(program, *words, before=(), **variables):
-    return subprocess.run([*before, os.path.join(ARGUMENTS.examples_dir, program), *words], stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=300, env=os.environ | variables)
+    return start(*before, os.path.join(ARGUMENTS.examples_dir, program), *words, timeout=300, environment=variables)
 
 
 # As in the file of a plan; the network that train_by_plan() and by_hand() train.
@@ -39,16 +32,12 @@ SIZES = {"architecture": "gpt2", "activation": "gelu_new", "layers": 2, "hidden"
          "tied": False, "parallel_residual": False}
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
+        super().setUp()
         self.text = self.path("text.txt")
         with open(self.text, "w", encoding="ascii") as file:
             file.writelines(f"{i}: {i * i} and {i * 7919 % 1000}\n" for i in range(300))
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
 
     def plan(self, sizes=(), **changes):
         """A plan for two ranks, in the format of `quadrille plan -o`."""
@@ -57,15 +46,14 @@ class Case(unittest.TestCase):
                 "order": "yxzd", "layout": "scattered", "recompute": "none", "dtype": "f64", "batch": 5,
                 "micro_batch": 2, "sequence": 8, "predicted_secs": 1.5, **changes}
         path = self.path("plan.json")
-        with open(path, "w", encoding="ascii") as file:
-            json.dump(plan, file)
+        self.write(path, json.dumps(plan))
         return path
 
     def train(self, *words, grid="1x1x1x1", before=None):
         log = self.path("run.jsonl")
         start = ["--local", str(ranks_of(grid))] if before is None else []
         done = run("train_gpt", self.text, *TINY, "--grid", grid, *start, "--log", log, *words, before=before or ())
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
             return [line for line in map(json.loads, file) if "loss" in line], done
 
@@ -79,20 +67,20 @@ class Case(unittest.TestCase):
 
     def complain(self, program, *words, says, before=()):
         done = run(program, *words, before=before)
-        talk = done.stderr.decode().strip()
+        talk = done.err.strip()
         self.assertEqual(done.returncode, 2, talk)
-        self.assertEqual(done.stdout, b"")
+        self.assertEqual(done.stdout, "")
         self.assertEqual(talk.count("\n"), 0, talk)
         self.assertTrue(talk.startswith(program + ": "), talk)
         for word in says:
             self.assertIn(word, talk)
-        self.assertEqual(os.listdir(self.folder.name), ["text.txt"])
+        self.assertEqual(os.listdir(self.folder), ["text.txt"])
 
     def complain_of_plan(self, *words, says, **changes):
         path = self.plan(**changes)
         for program in ("train_gpt", "transformer_layer"):
             done = run(program, "--plan", path, "--local", "2", *words)
-            talk = done.stderr.decode().strip()
+            talk = done.err.strip()
             self.assertEqual(done.returncode, 2, talk)
             self.assertEqual(talk.count("\n"), 0, talk)
             for word in says:
@@ -102,9 +90,9 @@ class Case(unittest.TestCase):
         log = self.path("run.jsonl")
         done = run("train_gpt", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3",
                    "--val-windows", "7", "--sample", "0", "--log", log, *words, before=before)
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
-            return [line for line in map(json.loads, file) if "loss" in line], done.stderr.decode()
+            return [line for line in map(json.loads, file) if "loss" in line], done.err
 
     def by_hand(self, *words, grid):
         return self.train("--steps", "3", "--sample", "0", *words, grid=grid)[0]
@@ -147,8 +135,8 @@ class Complaints(Case):
             self.complain(program, "--grid", "auto", "--local", "2", "--order", "xyzz", says=["xyzz"])
             self.complain(program, "--grid", "auto", says=["notamachine"], before=("env", "QDR_MACHINE=notamachine"))
         done = run("train_gpt", self.text, "--grid", "auto", "--local", "2", "--hidden", "65536", "--layers", "512")
-        self.assertEqual(done.returncode, 3, done.stderr.decode())
-        self.assertIn("fits in", done.stderr.decode())
+        self.assertEqual(done.returncode, 3, done.err)
+        self.assertIn("fits in", done.err)
 
     def test_order(self):
         self.complain("train_gpt", self.text, "--ctx", "8", "--local", "2", "--order", "xyzz", says=["xyzz"])
@@ -159,15 +147,15 @@ class Complaints(Case):
 
     def test_text(self):
         self.complain("train_gpt", self.path("missing.txt"), says=["missing.txt", "No such file"])
-        self.complain("train_gpt", self.folder.name, says=["directory"])
+        self.complain("train_gpt", self.folder, says=["directory"])
         size = os.path.getsize(self.text)
         self.complain("train_gpt", self.text, "--ctx", "4096", "--local", "2", says=[str(size), "40970", "shorter"])
 
     def test_outputs(self):
-        nowhere = os.path.join(self.folder.name, "nowhere", "file")
+        nowhere = os.path.join(self.folder, "nowhere", "file")
         self.complain("train_gpt", self.text, *TINY, "--log", nowhere, says=["nowhere", "folder"])
         self.complain("train_gpt", self.text, *TINY, "--plot", nowhere, says=["nowhere", "folder"])
-        self.complain("train_gpt", self.text, *TINY, "--plot", self.folder.name, says=["--plot", "Is a directory"])
+        self.complain("train_gpt", self.text, *TINY, "--plot", self.folder, says=["--plot", "Is a directory"])
 
     def test_late(self):
         self.complain("train_gpt", self.text, "--local", "2", "--late", "2:1", says=["2:1", "RANK:SECONDS"])
@@ -187,7 +175,7 @@ class Complaints(Case):
             self.skipTest("no MPI in this build")
         done = run("train_gpt", self.text, "--batch", "0", before=(ARGUMENTS.mpiexec, "-n", "2"))
         self.assertNotEqual(done.returncode, 0)
-        self.assertEqual(done.stderr.decode().count("--batch '0'"), 1)
+        self.assertEqual(done.err.count("--batch '0'"), 1)
 
 
 class Help(Case):
@@ -197,9 +185,9 @@ class Help(Case):
                                  ("transformer_layer", "grid plan machine layout dtype iterations order local json")):
             done = run(program, "--help")
             self.assertEqual(done.returncode, 0)
-            self.assertEqual(done.stderr, b"")
-            self.assertEqual([option for option in options.split() if "--" + option not in done.stdout.decode()], [])
-            self.assertNotRegex(done.stdout.decode(), r"\(default.*\(default")
+            self.assertEqual(done.stderr, "")
+            self.assertEqual([option for option in options.split() if "--" + option not in done.out], [])
+            self.assertNotRegex(done.out, r"\(default.*\(default")
 
 
 class Reports(Case):
@@ -208,8 +196,8 @@ class Reports(Case):
     def report(self, *words, before=(), machine="laptop"):
         done = run("train_gpt", self.text, *TINY, "--sample", "0", "--micro-batch", "1", *words,
                    before=("env", "QDR_REPORT=1", "QDR_MACHINE=" + machine, *before))
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        return done.stderr.decode()
+        self.assertEqual(done.returncode, 0, done.err)
+        return done.err
 
     def rows_of(self, talk, heading):
         """{kind: [numbers]} of one section of a table; one ratio may be a dash."""
@@ -258,14 +246,13 @@ class Reports(Case):
         finally:
             del os.environ["QDR_REPORT"]
         self.assert_same_losses(measured, plain, 0)
-        self.assertIn("kind of task", reported.stderr.decode())
-        self.assertNotIn("kind of task", done.stderr.decode())
+        self.assertIn("kind of task", reported.err)
+        self.assertNotIn("kind of task", done.err)
 
     def test_traced_too(self):
         trace = self.path("trace")
         self.check(self.report(before=("QDR_TRACE=" + trace,)), "laptop", "1x1x1x1", [])
-        with open(trace + ".0", encoding="utf-8") as file:
-            self.assertGreater(len(json.load(file)["traceEvents"]), 100)
+        self.assertGreater(len(json.loads(self.read(trace + ".0"))["traceEvents"]), 100)
 
     def test_nothing_to_report(self):
         self.assertIn("nothing is reported: machine: ", self.report(machine="notamachine"))
@@ -365,8 +352,7 @@ class Training(Case):
             self.assertFalse(os.path.islink(picture))
             xml.etree.ElementTree.parse(picture)
             self.assertEqual(sorted(os.listdir(deep)), ["loss.svg", "second.svg"])
-            with open(picture, "w", encoding="ascii") as file:
-                file.write("old")
+            self.write(picture, "old")
             os.chmod(picture, 0o640)
         self.train("--plot", link)
         self.assertEqual(os.stat(picture).st_mode & 0o777, 0o640)
@@ -390,11 +376,11 @@ class Training(Case):
             self.skipTest(f"no device to be had: {error}")
         for option in ("--plot", "--log"):
             done = run("train_gpt", self.text, *TINY, option, full)
-            talk = done.stderr.decode()
+            talk = done.err
             self.assertEqual(done.returncode, 1, talk)
             self.assertTrue(talk.splitlines()[-1].startswith(f"train_gpt: {option} {full}: "), talk)
             self.assertTrue(stat.S_ISCHR(os.lstat(full).st_mode))
-        self.assertEqual(sorted(os.listdir(self.folder.name)), ["full", "text.txt"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["full", "text.txt"])
 
     def test_f16(self):
         reference, _ = self.train()
@@ -406,7 +392,7 @@ class Training(Case):
         self.assert_same_losses(usual, same, 0)
         self.assertNotEqual([line["loss"] for line in usual], [line["loss"] for line in less])
         lines, done = self.train("--dtype", "f16", "--loss-scale", "1e9", grid="1x2x2x1")  # overflow: no update happens
-        self.assertIn(f"{len(lines)} steps were skipped", done.stderr.decode())
+        self.assertIn(f"{len(lines)} steps were skipped", done.err)
         self.assert_same_losses(lines, self.train("--dtype", "f16", "--lr", "0", grid="1x2x2x1")[0], 0)
 
     def test_memory_is_as_asked(self):
@@ -414,7 +400,7 @@ class Training(Case):
                             ("2x1x2x1", ("--dtype", "bf16")), ("2x1x2x1", ("--dtype", "f16")),
                             ("2x2x1x1", ("--late", "1:0.1"))):
             _, done = self.train(*words, grid=grid)
-            line = [line for line in done.stderr.decode().splitlines() if line.startswith("memory of rank 0")][0]
+            line = [line for line in done.err.splitlines() if line.startswith("memory of rank 0")][0]
             words = line.split()
             asked = int(words[words.index("bytes") - 1])
             peak = int(words[words.index("at") - 1])
@@ -423,9 +409,9 @@ class Training(Case):
     def test_sample_is_text(self):
         for seed in range(1, 4):  # at this temperature any byte may be generated
             _, done = self.train("--sample", "3000", "--temperature", "100", "--seed", str(seed), "--steps", "1")
-            self.assertIn("2 layers, ", done.stderr.decode())
-            self.assertIn("1 step of 40 tokens", done.stderr.decode())
-            text = done.stdout.decode("utf-8", errors="strict")
+            self.assertIn("2 layers, ", done.err)
+            self.assertIn("1 step of 40 tokens", done.err)
+            text = done.out
             self.assertEqual(len(text.encode("utf-8")), 3002)
             self.assertTrue(all(letter in "\n\t" or letter.isprintable() or ord(letter) >= 0xa0 for letter in text))
             self.assertTrue(any(ord(letter) >= 0xa0 for letter in text))
@@ -448,30 +434,30 @@ class Training(Case):
             self.skipTest("takes seconds; runs with --full")
         before = (ARGUMENTS.mpiexec, "-n", "4") if ARGUMENTS.mpiexec else None
         _, done = self.train("--late", "1:2", grid="2x2x1x1", before=before)
-        line = [line for line in done.stderr.decode().splitlines() if line.startswith("rank 1 was")][0]
+        line = [line for line in done.err.splitlines() if line.startswith("rank 1 was")][0]
         self.assertTrue(all(float(secs) <= 0.2 for secs in line.split(":")[1].split()), line)
 
 
 class OtherPrograms(Case):
     def test_linear(self):
         done = run("linear")
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertEqual(done.stdout.count(b"\n"), 4)
-        for rank, line in enumerate(sorted(done.stdout.decode().splitlines())):
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertEqual(done.out.count("\n"), 4)
+        for rank, line in enumerate(sorted(done.out.splitlines())):
             self.assertRegex(line, rf"^rank {rank} of 4.*db\[0\] = 8$")
 
     def test_replace_matmul(self):
         done = run("replace_matmul")
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertEqual(["in dweight" in line for line in done.stdout.decode().splitlines()], 4 * [True])
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertEqual(["in dweight" in line for line in done.out.splitlines()], 4 * [True])
 
     def test_words_of_short_programs(self):
         for program in ("linear", "replace_matmul"):
             for words, code in ((["--help"], 0), (["--helf"], 2), (["--mpi", "more"], 2), (["--mpi"], 2)):
                 done = run(program, *words)
                 self.assertEqual(done.returncode, code)
-                self.assertIn(f"mpiexec.mpich -n 4 {program} --mpi", (done.stderr if code else done.stdout).decode())
-                self.assertEqual(done.stdout if code else done.stderr, b"")
+                self.assertIn(f"mpiexec.mpich -n 4 {program} --mpi", done.stderr if code else done.stdout)
+                self.assertEqual(done.stdout if code else done.stderr, "")
 
     def test_warning_about_many_ranks(self):
         words = ["--hidden", "32", "--ctx", "4", "--batch", "1", "--iterations", "1"]
@@ -480,15 +466,15 @@ class OtherPrograms(Case):
             self.skipTest(f"{os.cpu_count()} cores: too many ranks to be too many")
         for n, said in ((2, 0), (crowd, 1)):
             done = run("transformer_layer", "--local", str(n), *words)
-            self.assertEqual(done.returncode, 0, done.stderr.decode())
-            self.assertEqual(done.stderr.decode().count(f"warning: launch: {n} local ranks share"), said)
+            self.assertEqual(done.returncode, 0, done.err)
+            self.assertEqual(done.err.count(f"warning: launch: {n} local ranks share"), said)
 
     def test_cxx(self):
         if not os.path.exists(os.path.join(ARGUMENTS.examples_dir, "link_from_cxx")):
             self.skipTest("no C++ compiler in this build")
         done = run("link_from_cxx")
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertEqual(sorted(done.stdout.decode().splitlines()), [f"Y[0,{i}] = {3 * (i + 1)}" for i in range(5)])
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertEqual(sorted(done.out.splitlines()), [f"Y[0,{i}] = {3 * (i + 1)}" for i in range(5)])
 
     def test_transformer_layer(self):
         for grid in ("1x1x1x1", "2x2x1x1", "1x2x2x1", "2x1x1x2"):
@@ -497,7 +483,7 @@ class OtherPrograms(Case):
                     done = run("transformer_layer", "--local", str(ranks_of(grid)), "--grid", grid, "--layout", layout,
                                "--hidden", "64", "--heads", "4", "--ctx", "8", "--batch", "8", "--iterations", "2",
                                "--json")
-                    self.assertEqual(done.returncode, 0, done.stderr.decode())
+                    self.assertEqual(done.returncode, 0, done.err)
                     result = json.loads(done.stdout)
                     self.assertEqual(result["grid"], grid)
                     times = ("forward_secs", "backward_secs", "forward_gflops", "backward_gflops", "tokens_per_s")
@@ -524,8 +510,8 @@ class OtherPrograms(Case):
     def test_transformer_layer_table(self):
         """Numbers fit each other but for their last digit."""
         done = run("transformer_layer", "--hidden", "32", "--ctx", "8", "--batch", "2", "--iterations", "1")
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        table = done.stdout.decode()
+        self.assertEqual(done.returncode, 0, done.err)
+        table = done.out
         forward, backward, both = map(float, re.findall(r"^(?:forward|backward|together) +([\d.]+) ms", table,
                                                         re.MULTILINE))
         self.assertAlmostEqual(forward + backward, both, delta=0.0016)
@@ -535,16 +521,11 @@ class OtherPrograms(Case):
     def test_products_in_fp8(self):
         small = ("--hidden", "32", "--heads", "4", "--ctx", "8", "--batch", "2", "--iterations", "1",
                  "--products", "fp8", "--dtype")
-        said = run("transformer_layer", *small, "bf16").stdout.decode()
+        said = run("transformer_layer", *small, "bf16").out
         self.assertIn("bf16 with fp8 products", said)
         self.assertIn("Y NT fp8 dX NN fp8 dW TN fp8", said)
-        self.assertIn("this one is f16", run("transformer_layer", *small, "f16").stderr.decode())
+        self.assertIn("this one is f16", run("transformer_layer", *small, "f16").err)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples_dir")
-    parser.add_argument("--mpiexec")
-    parser.add_argument("--full", action="store_true")
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    cases.main("examples_dir", "--mpiexec", flags=("--full",))

@@ -4,16 +4,13 @@
 
 usage: foreign_files_test.py QUADRILLE MACHINES
 """
-import argparse
 import json
 import os
 import shutil
-import subprocess
-import sys
-import tempfile
-import unittest
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+
 LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
          "intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 64}
 TEXT = json.dumps(LLAMA).encode()
@@ -21,22 +18,9 @@ EMPTY = b"\x02\0\0\0\0\0\0\0{}"  # a safetensors file without tensors
 INDEX = ".safetensors.index.json"
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name, content):
-        path = os.path.join(self.folder, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(content)
-        return path
-
+class Case(cases.Case):
     def run_it(self, *words):
-        return subprocess.run([ARGUMENTS.quadrille, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=60, cwd=self.folder, check=False)
+        return start(ARGUMENTS.quadrille, *words, cwd=self.folder)
 
     def good(self, *words):
         done = self.run_it(*words)
@@ -137,15 +121,5 @@ class Folders(Case):
             shutil.rmtree(os.path.join(self.folder, "d"))
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("machines")
-    ARGUMENTS = parser.parse_args()
-    ARGUMENTS.quadrille = os.path.abspath(ARGUMENTS.quadrille)
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "machines")

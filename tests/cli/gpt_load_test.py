@@ -5,32 +5,25 @@ before a network is built.
 
 usage: gpt_load_test.py FOLDER-OF-EXAMPLES
 """
-import argparse
 import json
 import os
 import re
 import resource
-import subprocess
-import sys
-import tempfile
-import unittest
 
+import cases
+from cases import ARGUMENTS, start
 import ckpt_files
 
 NOTE = {"network": "gpt2", "layers": 2, "hidden": 12, "heads": 3, "ffn": 48, "epsilon": 1e-5}
 MOST_SECS, MOST_KIB = 2, 1 << 20  # of a refusal
-TRAIN_GPT = None
 
 
-class Load(unittest.TestCase):
+class Load(cases.Case):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.theirs, self.ours = ckpt_files.gpt2(1, hidden=12, vocab=256, context=16)
         self.text = os.path.join(self.folder, "text")
-        with open(self.text, "wb") as file:
-            file.write(bytes(range(256)) * 8)
+        self.write(self.text, bytes(range(256)) * 8)
 
     def file(self, tensors, note=None, **more):
         path = os.path.join(self.folder, "a.safetensors")
@@ -39,8 +32,8 @@ class Load(unittest.TestCase):
         return path
 
     def run_it(self, *words):
-        return subprocess.run([TRAIN_GPT, self.text, *words, "--steps", "0", "--sample", "0", "--val-windows", "2"],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        return start(os.path.join(ARGUMENTS.folder, "train_gpt"), self.text, *words, "--steps", "0", "--sample", "0",
+                     "--val-windows", "2")
 
     def good(self, *words):
         done = self.run_it(*words)
@@ -212,7 +205,4 @@ class Load(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder")
-    TRAIN_GPT = os.path.join(parser.parse_args().folder, "train_gpt")
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
+    cases.main("folder")

@@ -13,7 +13,6 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 import zlib
 
@@ -23,6 +22,7 @@ except ImportError as error:
     print(f"skipped: {error}; install the Python package numpy")
     sys.exit(77)
 
+import cases
 import ckpt_files
 
 LAYERS, HIDDEN, HEADS, CONTEXT, VOCABULARY = 3, 48, 4, 16, 131
@@ -157,14 +157,10 @@ def llama(generator):
     return {name: generator.standard_normal(shape).astype(numpy.float32) for name, shape in tensors.items()}
 
 
-class HuggingFace(unittest.TestCase):
+class HuggingFace(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
+        super().setUp()
         self.generator = numpy.random.default_rng(5)
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
 
     def convert(self, *words):
         done = subprocess.run([QUADRILLE, "ckpt", "convert", *words], capture_output=True, text=True, check=False)

@@ -4,20 +4,18 @@
 
 usage: levels_test.py EXAMPLES_DIR
 """
-import argparse
 import json
 import os
 import re
-import sys
-import unittest
 
+import cases
 import examples_test as shared
 
 
 class Levels(shared.Case):
     def test_help(self):
         for program in ("train_gpt", "transformer_layer"):
-            self.assertRegex(shared.run(program, "--help").stdout.decode(), r"--levels GP,OP +numbers of ranks")
+            self.assertRegex(shared.run(program, "--help").out, r"--levels GP,OP +numbers of ranks")
 
     def test_complaints(self):
         self.complain_of_plan("--levels", "2,all", says=["--plan", "--levels", "leave one"])
@@ -53,7 +51,7 @@ class Levels(shared.Case):
         """Line by line; in f32 the sums are added in another order."""
         reference, done = self.train()
         single, _ = self.train("--dtype", "f32", grid="1x1x1x4")
-        self.assertNotIn("levels:", done.stderr.decode())
+        self.assertNotIn("levels:", done.err)
         said = re.compile(r"^levels: weights over (\d+) ranks? \((\S+) MB a rank\), gradients over (\d+) \((\S+) MB\), "
                           r"optimizer state over (\d+) \((\S+) MB\)$", re.MULTILINE)
         for grid, words, parts in (("1x1x1x4", "node,all", (1, 4, 4)), ("1x1x1x4", "zero1", (1, 1, 4)),
@@ -62,9 +60,9 @@ class Levels(shared.Case):
             with self.subTest(grid=grid, levels=words):
                 lines, done = self.train("--levels", words, "--micro-batch", "1", grid=grid)
                 self.assert_same_losses(lines, reference, 1e-9)
-                found = said.search(done.stderr.decode())
+                found = said.search(done.err)
                 self.assertEqual(tuple(map(int, found.groups()[::2])), parts)
-                memory = re.search(r"parameters (\d+), gradients (\d+),.* optimizer (\d+)", done.stderr.decode())
+                memory = re.search(r"parameters (\d+), gradients (\d+),.* optimizer (\d+)", done.err)
                 for told, exact in zip(found.groups()[1::2], memory.groups()):
                     self.assertAlmostEqual(float(told), 1e-6 * int(exact), delta=1e-8 * int(exact))
         lines, _ = self.train("--dtype", "f32", "--levels", "node,all", grid="1x1x1x4")
@@ -84,7 +82,7 @@ class Levels(shared.Case):
                 words = ("--local", str(shared.ranks_of(grid)), "--grid", grid, "--levels", levels, "--hidden", "64",
                          "--heads", "4", "--ctx", "8", "--batch", "8", "--iterations", "2")
                 done = shared.run("transformer_layer", *words, "--json")
-                self.assertEqual((done.returncode, done.stderr), (0, b""))
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
                 result = json.loads(done.stdout)
                 self.assertEqual([result["gradient_parts"], result["optimizer_parts"]], parts)
                 traffic = {(row["channel"], row["collective"]): row for row in result["traffic"]
@@ -94,12 +92,9 @@ class Levels(shared.Case):
                 for row in traffic.values():
                     self.assertEqual(row["bytes_sent"], row["bytes_planned"], row)
                     self.assertGreater(row["bytes_sent"], 0)
-                table = shared.run("transformer_layer", *words).stdout.decode()
+                table = shared.run("transformer_layer", *words).out
                 self.assertEqual(f", levels {parts[0]},{parts[1]}, replicated" in table, levels != "none")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples_dir")
-    shared.ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    cases.main("examples_dir")

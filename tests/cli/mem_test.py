@@ -4,10 +4,9 @@
 
 usage: mem_test.py QUADRILLE
 """
-import argparse
 import json
-import unittest
 
+import cases
 import plan_test
 
 
@@ -136,12 +135,5 @@ class Mem(plan_test.Case):
                 self.assert_refused(plan_test.run("mem", *words), *parts)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    plan_test.ARGUMENTS = parser.parse_args()
-    unittest.main(argv=["mem_test.py"], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille")

@@ -7,18 +7,17 @@ allocation is one of rank 0 or of rank 1, and the other one must end as well.
 
 usage: memory_test.py EXAMPLES_DIR COMMAND PRELOAD [--mpiexec PROGRAM] [--samples N | --full] [Local | Processes]
 """
-import argparse
 import collections
 import json
 import os
 import random
 import re
 import subprocess
-import tempfile
 import time
-import unittest
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS
+
 SIZES = ["--layers", "1", "--hidden", "24", "--heads", "4", "--ctx", "16", "--batch", "4", "--seed", "7", "--lr",
          "0.0123456789012345", "--warmup", "3"]
 RANKS = ["--grid", "1x1x1x2", "--threads", "1", "--sample", "0", "--val-windows", "2"]
@@ -28,19 +27,14 @@ LIMIT_SECS, SPARE_SECS = 20, 10
 REMEDY = re.compile("(memory|allocat).*; (use|free) ")
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.text, self.saved = self.path("text"), self.path("saved.safetensors")
         with open(self.text, "w", encoding="ascii") as file:
             file.writelines(f"{i}: {i * i} and {i * 7919 % 1000}\n" for i in range(300))
         done = self.run_words([*self.trainer(), *SIZES, "--steps", "6", "--stop-after", "3", "--save", self.saved])
         self.assertEqual(done.returncode, 0, done.stderr)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
     def trainer(self, by_mpi=False):
         start = [ARGUMENTS.mpiexec, "-n", "2"] if by_mpi else []
@@ -57,16 +51,14 @@ class Case(unittest.TestCase):
             return [(line["step"], line["loss"], line.get("lr")) for line in map(json.loads, file) if "loss" in line]
 
     def converted(self):
-        with open(self.path("out.safetensors"), "rb") as file:
-            return file.read()
+        return self.read_bytes("out.safetensors")
 
     def sweep(self, words, results, outputs, **variables):
         count = self.path("count")
         variables["LD_PRELOAD"] = ARGUMENTS.preload
         self.assertEqual(self.run_words(words, QDR_TEST_COUNT_MEMORY=count, **variables).returncode, 0)
         expected = results()
-        with open(count, encoding="ascii") as file:
-            n = int(file.read())
+        n = int(self.read(count))
         self.assertGreater(n, 100)
         seed = int(os.environ.get("QDR_TEST_SEED", time.time()))
         numbers = range(1, n + 1) if ARGUMENTS.full else \
@@ -114,8 +106,7 @@ class Local(Case):
             variables = {"LD_PRELOAD": ARGUMENTS.preload, **({"QDR_TEST_MEMORY_RANK": "1"} if by_mpi else {})}
             done = self.run_words(words, QDR_TEST_COUNT_MEMORY=count, **variables)
             self.assertEqual(done.returncode, 0, done.stderr)
-            with open(count, encoding="ascii") as file:
-                n = int(file.read())
+            n = int(self.read(count))
             for number in range(n // 8, n, n // 8):
                 done = self.run_words(words, QDR_TEST_NO_MEMORY=str(number), **variables)
                 said = re.findall(r"^train_gpt: (?:rank \d+: )?(.*memory.*)$", done.stderr, re.MULTILINE)
@@ -151,12 +142,4 @@ def is_marked(process, mark):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples_dir")
-    parser.add_argument("command")
-    parser.add_argument("preload")
-    parser.add_argument("--samples", type=int, default=40)
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--mpiexec")
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[__file__, *rest])
+    cases.main("examples_dir", "command", "preload", "--mpiexec", flags=("--full",), samples=40)

@@ -4,10 +4,9 @@
 
 usage: plan_codecs_test.py QUADRILLE
 """
-import argparse
 import json
-import unittest
 
+import cases
 import plan_test
 
 
@@ -73,8 +72,7 @@ class Codecs(plan_test.Case):
     def test_file_and_words(self):
         text = self.good("--codec", "auto:hybrid", "--explain", "--fix", "d=8", "-o", self.path("plan.json"))
         self.assertRegex(text, r"as int8/128 0\.26 of the bytes, .* of encoding and decoding, pays below .* GB/s")
-        with open(self.path("plan.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["codecs"], "none,d.gradient=int8/128")
+        self.assertEqual(json.loads(self.read("plan.json"))["codecs"], "none,d.gradient=int8/128")
         self.assertIn("with codecs", self.good("--codec", "hybrid"))
 
     def test_refusals(self):
@@ -87,12 +85,5 @@ class Codecs(plan_test.Case):
         self.assert_refused(plan_test.run(*mem, "--codec", "auto:hybrid"), "auto")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    plan_test.ARGUMENTS = parser.parse_args()
-    unittest.main(argv=["plan_codecs_test.py"], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille")

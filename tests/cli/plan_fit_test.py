@@ -4,7 +4,6 @@
 
 usage: plan_fit_test.py QUADRILLE
 """
-import argparse
 import csv
 import io
 import json
@@ -13,41 +12,27 @@ import pty
 import random
 import re
 import subprocess
-import tempfile
 import time
-import unittest
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+from plan_test import CONFIG, MACHINE  # 0.25 GiB of which are the reserve
+
 GIB = 2.0 ** 30
 DGX = ["--machine", "dgx-a100"]
-# A machine of 4 small ranks a node, of which 0.25 GiB are the reserve.
-MACHINE = {
-    "name": "toy", "ranks_per_node": 4, "memory_GiB": 4, "memory_GBps": 1000, "attention_efficiency": 0.5,
-    "bf16": {"peak_TFLOPS": 100, "most": 0.8}, "f32": {"peak_TFLOPS": 20, "most": 0.8},
-    "links": [{"name": "inside", "ranks": 4, "rank_GBps": 100, "step_us": 2},
-              {"name": "between", "ranks": 0, "adapters": 4, "adapter_GBps": 10, "step_us": 9}],
-}
-CONFIG = {"model_type": "gpt2", "n_layer": 6, "n_embd": 768, "n_head": 12, "n_positions": 512, "vocab_size": 5003}
 
 
 def run(*words, timeout=120):
-    return subprocess.run([ARGUMENTS.quadrille, *words], capture_output=True, timeout=timeout, text=True,
-                          encoding="utf-8")
+    return start(ARGUMENTS.quadrille, *words, timeout=timeout)
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
+        super().setUp()
         self.machine, self.model = self.save("toy.json", MACHINE), self.save("small.json", CONFIG)
 
-    def tearDown(self):
-        self.folder.cleanup()
-
     def save(self, name, value):
-        path = os.path.join(self.folder.name, name)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(value, file)
-        return path
+        return self.write(name, json.dumps(value))
 
     def toy(self, *words, ranks=8):
         return run("plan", self.model, "-n", str(ranks), "--machine", self.machine, *words)
@@ -360,15 +345,5 @@ class Progress(Case):
         self.assertRegex(said.decode(), r"^\r\x1b\[K\d+ % of the grids bounded")
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("--draws", type=int, default=6, help="random networks, machines and memories")
-    parser.add_argument("--only", nargs="*", default=[], help="names of tests")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=["plan_fit_test.py", *ARGUMENTS.only], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "--only", draws=6)

@@ -4,18 +4,16 @@
 
 usage: plan_test.py QUADRILLE
 """
-import argparse
 import csv
 import io
 import json
 import os
 import re
-import subprocess
-import tempfile
-import unittest
 import xml.etree.ElementTree as xml
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 GIB = 2.0 ** 30
 TERMS = {"products", "attention", "kernels", "recompute", "ends", "optimizer", "x", "y", "z", "d", "bubble", "host"}
@@ -32,22 +30,15 @@ CONFIG = {"model_type": "gpt2", "n_layer": 6, "n_embd": 768, "n_head": 12, "n_po
 
 
 def run(*words, stdin=""):
-    return subprocess.run([ARGUMENTS.quadrille, *words], input=stdin, capture_output=True, timeout=120, text=True,
-                          encoding="utf-8")
+    return start(ARGUMENTS.quadrille, *words, input=stdin)
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
+        super().setUp()
         self.machine, self.model = self.path("toy.json"), self.path("small.json")
         self.save(self.machine, MACHINE)
         self.save(self.model, CONFIG)
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
 
     @staticmethod
     def save(path, value):
@@ -64,14 +55,6 @@ class Case(unittest.TestCase):
 
     def answer(self, *words, **keys):
         return json.loads(self.good("--json", *words, **keys))
-
-    def assert_refused(self, done, *parts, code=2):
-        self.assertEqual(done.returncode, code, done.stderr)
-        self.assertEqual(done.stdout, "")
-        self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith("quadrille: "), done.stderr)
-        for part in parts:
-            self.assertIn(part, done.stderr)
 
     def assert_plan_refused(self, words, *parts, code=2, **keys):
         with self.subTest(words=words):
@@ -226,8 +209,7 @@ class Json(Case):
         self.assertTrue(any(plan["optimizer_parts"] > int(grid.split("x")[2]) for grid, plan in best.items()))
         out = self.path("plan.json")
         first = self.answer("--levels", "any", *words, "-o", out)["plans"][0]
-        with open(out, encoding="ascii") as file:
-            stored = json.load(file)
+        stored = json.loads(self.read(out))
         self.assertEqual([stored[key] for key in ("gradient_parts", "optimizer_parts")],
                          [first[key] for key in ("gradient_parts", "optimizer_parts")])
         again = self.answer("--levels", f"{first['gradient_parts']},{first['optimizer_parts']}", *words)["plans"]
@@ -339,8 +321,7 @@ class RunsHere(Case):
         return text.split("\n\n")[0].splitlines()[4:]
 
     def network(self, **changes):
-        with open(self.model, "w", encoding="utf-8") as file:
-            json.dump(changes, file)
+        self.write(self.model, json.dumps(changes))
 
     def test_recompute(self):
         words = ["--batch", "64", "--recompute"]
@@ -430,8 +411,7 @@ class Files(Case):
     def test_plan_file(self):
         out = self.path("plan.json")
         best = self.answer("-o", out, "--batch", "16")["plans"][0]
-        with open(out, encoding="ascii") as file:
-            stored = json.load(file)
+        stored = json.loads(self.read(out))
         self.assertEqual("x".join(map(str, stored["grid"])), best["grid"])
         self.assertEqual((stored["network"], stored["machine"], stored["ranks"]), ("small", "toy", 8))
         for key in ("order", "layout", "recompute", "micro_batch", "panels", "batch_parts"):
@@ -440,30 +420,25 @@ class Files(Case):
         self.assertEqual(stored["predicted_secs"], best["secs"])
         self.assertAlmostEqual(stored["predicted_memory_bytes"], best["memory_bytes"], delta=1)
         self.good("--fix", "y=8", "--out", out)
-        with open(out, encoding="ascii") as file:
-            self.assertEqual(json.load(file)["grid"], [1, 8, 1, 1])
-        self.assertEqual(sorted(os.listdir(self.folder.name)), ["plan.json", "small.json", "toy.json"])
+        self.assertEqual(json.loads(self.read(out))["grid"], [1, 8, 1, 1])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["plan.json", "small.json", "toy.json"])
 
     def test_documented_keys(self):
         out = self.path("plan.json")
         self.good("-o", out, "--batch", "16", "--overlap", "off", "--codec", "hybrid")
-        with open(out, encoding="ascii") as file:
-            keys = set(json.load(file))
+        keys = set(json.loads(self.read(out)))
         self.assertLessEqual({"overlap", "codecs", "batch_parts"}, keys)
         for name, start in (("include/quadrille/plan.h", "Writes a JSON object"), ("docs/man/quadrille.1", "\nkeys:")):
-            with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
-                words = set(re.findall(r"\w+", file.read().split(start)[1][:1500]))
+            words = set(re.findall(r"\w+", self.read(os.path.join(SOURCE, name)).split(start)[1][:1500]))
             self.assertEqual(keys - words, set(), name)
 
     def test_other_files_stay(self):
         self.assert_plan_refused(["-o", self.model], "is not a plan file", self.model)
         other = self.path("other.json")
-        with open(other, "w", encoding="utf-8") as file:
-            json.dump(CONFIG, file)
+        self.write(other, json.dumps(CONFIG))
         self.assert_plan_refused(["-o", other], "is not a plan file", other)
         os.remove(other)
-        with open(self.model, encoding="utf-8") as file:
-            self.assertEqual(json.load(file), CONFIG)
+        self.assertEqual(json.loads(self.read(self.model)), CONFIG)
         self.assert_plan_refused(["-o", self.path("none/plan.json")], "none/plan.json")
         self.assert_plan_refused(["--svg", self.path("none/plan.svg")], "none/plan.svg")
 
@@ -533,8 +508,7 @@ class Refusals(Case):
                            ('{"model_type": "mixtral", "num_local_experts": 8}', "mixtral"),
                            ('{"model_type": "gpt2", "n_layer": -1}', "'n_layer'")):
             with self.subTest(text=text[:40]):
-                with open(self.model, "w", encoding="utf-8") as file:
-                    file.write(text)
+                self.write(self.model, text)
                 self.assert_refused(self.plan(), part)
         self.save(self.model, CONFIG)
         for change, part in (({"memory_GiB": -1}, "'memory_GiB'"), ({"links": []}, "links"),
@@ -588,13 +562,5 @@ class Refusals(Case):
         self.assertLess(json.loads(done.stdout)["counts"]["simulated"], 20000)
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=["plan_test.py"], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille")

@@ -11,12 +11,10 @@ import csv
 import io
 import json
 import os
-import subprocess
-import sys
-import tempfile
-import unittest
 
-ARGUMENTS = sys.argv[1:3]
+import cases
+from cases import ARGUMENTS, start
+
 ADDED = ["predicted_secs", "why_skipped"]
 COLUMNS = ["source", "machine", "collective", "gpus", "nodes", "strided", "alone", "algorithm", "bytes", "bytes_most",
            "secs", "skip"]
@@ -45,28 +43,15 @@ def as_csv(rows):
     return text.getvalue()
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
+        super().setUp()
         os.mkdir(self.path("machines"))
         self.write("machines/test-quux.json", json.dumps(MACHINE))
 
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
-        return self.path(name)
-
     def run_file(self, path, *words):
-        done = subprocess.run([ARGUMENTS[0], "predict", path, *words], capture_output=True, timeout=120,
-                              env={**os.environ, "QDR_DATA_PATH": f"{self.folder.name}:{ARGUMENTS[1]}"})
-        done.out, done.err = done.stdout.decode(), done.stderr.decode()
-        return done
+        return start(ARGUMENTS.quadrille, "predict", path, *words,
+                     environment={"QDR_DATA_PATH": f"{self.folder}:{ARGUMENTS.data}"})
 
     def predicted(self, path, *words):
         done = self.run_file(path, "-o", self.path("out.csv"), "--json", *words)
@@ -206,6 +191,4 @@ class Reports(Case):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=1)
+    cases.main("quadrille", "data")

@@ -12,12 +12,10 @@ import itertools
 import json
 import math
 import os
-import subprocess
-import sys
-import tempfile
-import unittest
 
-ARGUMENTS = sys.argv[1:3]
+import cases
+from cases import ARGUMENTS, start
+
 ADDED = ["predicted_secs", "predicted_memory_gib", "why_skipped"]
 COLUMNS = ["source", "machine", "model", "step_secs", "memory_gib", "skip", "gpus", "tp", "pp", "dp", "cp", "ep",
            "zero", "shards", "interleave", "layout", "overlap", "recompute", "dtype", "batch", "micro_batch",
@@ -30,12 +28,9 @@ GPT = {"source": "here", "machine": "Quux 8x", "gpus": 8, "model": "small", "lay
 MACHINE = {"name": "test-quux", "based_on": "dgx-a100", "aliases": ["Quux"], "attention_efficiency": 0}
 
 
-def run(*words, data=None, table=None):
-    paths = ([data] if data else []) + [ARGUMENTS[1]]
-    done = subprocess.run([ARGUMENTS[0], "predict", *words], input=table or b"", capture_output=True, timeout=120,
-                          env={**os.environ, "QDR_DATA_PATH": ":".join(paths)})
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+def run(*words, data=None, table=""):
+    paths = ([data] if data else []) + [ARGUMENTS.data]
+    return start(ARGUMENTS.quadrille, "predict", *words, input=table, environment={"QDR_DATA_PATH": ":".join(paths)})
 
 
 def as_csv(rows, columns=None, **dialect):
@@ -46,25 +41,14 @@ def as_csv(rows, columns=None, **dialect):
     return text.getvalue()
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
+        super().setUp()
         os.mkdir(self.path("machines"))
         self.write("machines/test-quux.json", json.dumps(MACHINE))
 
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "wb") as file:
-            file.write(text if isinstance(text, bytes) else text.encode())
-        return self.path(name)
-
     def run_table(self, text, *words):
-        return run(self.write("runs.csv", text), *words, data=self.folder.name)
+        return run(self.write("runs.csv", text), *words, data=self.folder)
 
     def predicted(self, text, *words):
         """The rows of the table that it wrote, and the report."""
@@ -249,8 +233,7 @@ class Tables(Case):
     def test_again(self):
         """The file written is again a table of runs; new predictions replace those in it."""
         rows, report = self.predicted(as_csv([GPT, {**GPT, "pp": 4, "layers": 2}]))
-        with open(self.path("out.csv"), encoding="utf-8") as file:
-            text = file.read()
+        text = self.read("out.csv")
         again, same = self.predicted(text)
         self.assertEqual((again, same), (rows, report))
 
@@ -262,7 +245,7 @@ class Tables(Case):
         self.assertEqual(rows[0]["why_skipped"], "")
 
     def test_standard_input(self):
-        done = run("-", "-m", "test-quux", data=self.folder.name, table=as_csv([GPT]).encode())
+        done = run("-", "-m", "test-quux", data=self.folder, table=as_csv([GPT]))
         self.assertEqual((done.returncode, done.err), (0, ""))
         self.assertIn("standard input", done.out)
 
@@ -312,8 +295,8 @@ class Tables(Case):
                              ([good, "--set", "bf16.most=7"], ["bf16.most"]), ([good, "-m", "dgx-a10"], ["dgx-a100"]),
                              ([good, "-m", self.path("no.json")], ["no.json"]),
                              ([good, "-o", self.path("no/out.csv")], ["no/out.csv"]),
-                             ([self.folder.name], [self.folder.name])):
-            self.assert_refused(run(*words, data=self.folder.name), *parts)
+                             ([self.folder], [self.folder])):
+            self.assert_refused(run(*words, data=self.folder), *parts)
 
     def test_help(self):
         done = run("--help")
@@ -420,6 +403,4 @@ class Scores(Case):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=1)
+    cases.main("quadrille", "data")

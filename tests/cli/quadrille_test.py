@@ -6,7 +6,6 @@ man page.
 usage: quadrille_test.py QUADRILLE MAN_PAGE [--mpiexec PROGRAM] [--full]
 Exits with 77 (skipped) where there is no NumPy.
 """
-import argparse
 import itertools
 import json
 import math
@@ -15,7 +14,6 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -25,7 +23,9 @@ except ImportError:
     print("skipped: no NumPy; install python3-numpy")
     sys.exit(77)
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS
+
 GRIDS = ["1x1x1x1", "2x1x1x1", "1x2x1x1", "1x1x2x1", "1x1x1x2", "2x2x1x1", "1x3x2x1", "2x1x1x3", "2x2x2x2"]
 FULL_GRIDS = ["3x2x2x1", "1x2x3x2", "4x1x2x1", "1x1x5x1", "5x1x1x1", "1x5x1x1", "1x1x1x7", "2x3x2x1"]
 MPI_GRIDS = ["1x1x1x1", "2x1x1x1", "2x2x1x1", "1x1x2x2"]
@@ -56,17 +56,11 @@ def expected(x, w, b, dy):
     return values, {"y": x @ w.T + b, "dx": dy @ w, "dw": dy.T @ x, "db": dy.sum(0)}
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
+        super().setUp()
         self.out = self.path("deep/er/out")
         self.random = np.random.default_rng(1)
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
 
     def save(self, name, array):
         np.save(self.path(name + ".npy"), array)
@@ -189,8 +183,7 @@ class Linear(Case):
 
     def test_results_behind_links(self):
         os.makedirs(self.out)
-        with open(self.path("elsewhere"), "w", encoding="ascii") as file:
-            file.write("old")
+        self.write("elsewhere", "old")
         link = os.path.join(self.out, "dx.npy")
         os.symlink("../../../elsewhere", link)
         self.check((5, 3, 2), "f8", "2x1x1x1", "replicated", 0)
@@ -227,15 +220,13 @@ class BadInput(Case):
 
     def test_bytes(self):
         _, words = self.make((6, 5, 4), "f4")
-        with open(self.path("w.npy"), "rb") as file:
-            whole = file.read()
+        whole = self.read_bytes("w.npy")
         for data, part in ((whole[:-1], "truncated"), (whole + b"\0", "1 bytes too many"), (b"", "is empty"),
                            (b"hello, world", "not a NumPy file"), (b"PK\3\4" + whole, "archive"),
                            (whole[:40], "header"), (whole[:8] + b"\xff\xff" + whole[10:], "65535"),
                            (whole[:6] + b"\x09" + whole[7:], "version 9")):
             with self.subTest(part=part):
-                with open(self.path("w.npy"), "wb") as file:
-                    file.write(data)
+                self.write("w.npy", data)
                 self.refuse(words, "w.npy", part)
         os.unlink(self.path("w.npy"))
         self.refuse(words, "w.npy cannot be opened")
@@ -333,8 +324,6 @@ class BadInput(Case):
         self.assertIn(b"standard output", done.stderr)
 
 
-
-
 class Command(Case):
     def test_versions(self):
         done = run("--version", "--json")
@@ -390,10 +379,9 @@ class Command(Case):
     def test_machine_based_on_an_unknown_one(self):
         """The search for similar names of machines finds the same file again."""
         os.mkdir(self.path("machines"))
-        with open(self.path("machines/mine.json"), "w", encoding="ascii") as file:
-            file.write('{"based_on": "nothing-known"}')
+        self.write("machines/mine.json", '{"based_on": "nothing-known"}')
         done = run("plan", "gpt2", "-n", "4", "--machine", "mine",
-                   environment={**os.environ, "QDR_DATA_PATH": self.folder.name})
+                   environment={**os.environ, "QDR_DATA_PATH": self.folder})
         self.assert_refused(done, "nothing-known")
 
     def test_list(self):
@@ -415,8 +403,7 @@ class Command(Case):
 
     def test_listed_operations_are_those_of_the_header(self):
         header = os.path.join(os.path.dirname(ARGUMENTS.man_page), "../../include/quadrille/stack.h")
-        with open(header, encoding="utf-8") as file:
-            functions = re.findall(r"qdr_status (qdr_stack_add_\w+)\(", file.read())
+        functions = re.findall(r"qdr_status (qdr_stack_add_\w+)\(", self.read(header))
         self.assertEqual([row["function"] for row in json.loads(run("list", "operations", "--json").out)], functions)
 
     def test_help(self):
@@ -459,8 +446,7 @@ class Command(Case):
                 self.assert_refused(run("verify", *bad), bad[-1])
 
     def test_man_page_has_the_options_of_help(self):
-        with open(ARGUMENTS.man_page, encoding="ascii") as file:
-            page = file.read().replace("\\-", "-").replace("\\~", " ")
+        page = self.read(ARGUMENTS.man_page).replace("\\-", "-").replace("\\~", " ")
         sections = dict(re.findall(r"^\.SH (.+?)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
         for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE",
                         "CKPT CONVERT", "CKPT DIFF", "CKPT LS", "CKPT VERIFY", "DOCTOR", "ENV", "LINEAR", "LIST",
@@ -480,16 +466,5 @@ class Command(Case):
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("man_page")
-    parser.add_argument("--mpiexec")
-    parser.add_argument("--full", action="store_true")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "man_page", "--mpiexec", flags=("--full",))

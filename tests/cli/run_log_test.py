@@ -4,7 +4,6 @@
 
 usage: run_log_test.py EXAMPLES_DIR [--mpiexec PROGRAM]
 """
-import argparse
 import datetime
 import json
 import math
@@ -12,14 +11,12 @@ import os
 import random
 import re
 import subprocess
-import sys
-import unittest
 import xml.etree.ElementTree
 
-import checkpoint_test
+import cases
+from cases import ARGUMENTS
 from checkpoint_test import TINY, Case, words_of
 
-ARGUMENTS = None
 CONTEXT, HIDDEN, LAYERS, BATCH = 8, 24, 2, 6  # of TINY
 
 
@@ -111,8 +108,7 @@ class Logs(Case):
             self.assertAlmostEqual(int(tokens_per_s) * sum(secs[:n]) / (n * BATCH * CONTEXT), 1,
                                    delta=2 / min(line["tokens_per_s"] for line in lines) + 1e-6)
         self.assertEqual(told[-1][1], speed[2])
-        with open(picture, encoding="utf-8") as svg:
-            self.assertIn(f", {speed[2]} tokens/s<", svg.read())
+        self.assertIn(f", {speed[2]} tokens/s<", self.read(picture))
 
     def points_of(self, picture):
         """Of the three curves, as steps and losses by the marks of the axes."""
@@ -370,23 +366,17 @@ class Evaluating(Case):
         self.assertIn("No such file", self.evaluate("--eval", self.path("missing"), code=2))
 
 
-class Manuals(unittest.TestCase):
+class Manuals(cases.Case):
     def test_manuals_name_options_of_help(self):
         folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/man")
         for program in ("train_gpt", "transformer_layer"):
             talk = subprocess.run([os.path.join(ARGUMENTS.examples_dir, program), "--help"], check=True,
                                   capture_output=True, text=True).stdout
-            with open(os.path.join(folder, program + ".1"), encoding="ascii") as file:
-                named = set(re.findall(r"--[a-z-]+", file.read().replace("\\-", "-")))
+            named = set(re.findall(r"--[a-z-]+", self.read(os.path.join(folder, program + ".1")).replace("\\-", "-")))
             self.assertGreater(len(named), 3)
             for option in named - {"--help"}:
                 self.assertRegex(talk, rf"(?m)^ +{option}\b", program)
 
 
 if __name__ == "__main__":
-    PARSER = argparse.ArgumentParser()
-    PARSER.add_argument("examples_dir")
-    PARSER.add_argument("--mpiexec")
-    ARGUMENTS, REST = PARSER.parse_known_args()
-    checkpoint_test.ARGUMENTS = ARGUMENTS
-    unittest.main(argv=[sys.argv[0], *REST])
+    cases.main("examples_dir", "--mpiexec")

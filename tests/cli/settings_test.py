@@ -5,13 +5,12 @@ both values. tests/dist/test_settings.c has every option; here are those that br
 
 usage: settings_test.py EXAMPLES QUADRILLE --mpiexec MPIEXEC
 """
-import argparse
 import os
 import re
 import subprocess
-import sys
-import tempfile
-import unittest
+
+import cases
+from cases import ARGUMENTS
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SMALL = ("--layers", "1", "--hidden", "16", "--heads", "2", "--ctx", "16", "--sample", "0", "--threads", "1")
@@ -21,11 +20,7 @@ OF_TRAIN = (("--lr", "0.01", "0.001"), ("--steps", "8", "9"), ("--val-every", "2
             ("--warmup", "1", "2"), ("--local", None, "2"), ("--help", "", None))
 
 
-class Settings(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
+class Settings(cases.Case):
     def start(self, program, common, name, values, odd, ranks):
         """All ranks have values[0], rank `odd` has values[1]; None: not given, "": an option without a value."""
         words = [ARGUMENTS.mpiexec]
@@ -33,7 +28,7 @@ class Settings(unittest.TestCase):
             value = values[rank == odd]
             given = [] if value is None else [name, value] if value else [name]
             words += [":"] * (rank > 0) + ["-n", "1", *program, *common, *given]
-        return subprocess.run(words, cwd=self.folder.name, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+        return subprocess.run(words, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
                               env=os.environ | {"QDR_TIMEOUT": "20"}, check=False)
 
     def assert_named(self, program, common, option, odd, ranks):
@@ -48,7 +43,7 @@ class Settings(unittest.TestCase):
         self.assertEqual(len(lines), 1, said)
         self.assertTrue(lines[0].endswith(f": {name} is {shown[0]} on rank 0 and {shown[1]} on rank {odd or 1}; "
                                           "give every rank the same"), said)
-        self.assertEqual(os.listdir(self.folder.name), [])
+        self.assertEqual(os.listdir(self.folder), [])
 
     def test_training(self):
         program = [os.path.join(ARGUMENTS.examples, "train_gpt")]
@@ -88,16 +83,10 @@ class Settings(unittest.TestCase):
         for folder, _, names in os.walk(os.path.join(ROOT, "src")):
             for name in names:
                 path = os.path.join(folder, name)
-                with open(path, encoding="utf-8") as file:
-                    calls = re.findall(r"\bqdr_launch\(|\bqdr_context_create_mpi\(", file.read())
+                calls = re.findall(r"\bqdr_launch\(|\bqdr_context_create_mpi\(", self.read(path))
                 if calls and name.endswith(".c"):
                     self.assertIn(os.path.relpath(path, ROOT), callers)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("examples")
-    parser.add_argument("quadrille", type=os.path.abspath)
-    parser.add_argument("--mpiexec", required=True)
-    ARGUMENTS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    cases.main("examples", "quadrille", "--mpiexec")

@@ -5,7 +5,6 @@ one ends it at once.
 
 usage: stopping_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--times N] [--seed N]
 """
-import argparse
 import contextlib
 import json
 import os
@@ -13,14 +12,12 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
-import checkpoint_test
+import cases
+from cases import ARGUMENTS
 from checkpoint_test import Case, header_of, words_of
 
-ARGUMENTS = None
 # A step and a save take milliseconds; a validation would take minutes.
 LONG = ["--layers", "2", "--hidden", "24", "--heads", "3", "--ctx", "8", "--batch", "2", "--steps", "1000000",
         "--val-every", "3", "--val-windows", "9999999", "--sample", "0"]
@@ -208,11 +205,4 @@ class Stopping(Case):
 
 
 if __name__ == "__main__":
-    PARSER = argparse.ArgumentParser()
-    PARSER.add_argument("examples_dir")
-    PARSER.add_argument("--mpiexec")
-    PARSER.add_argument("--times", type=int, default=5)
-    PARSER.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    ARGUMENTS, REST = PARSER.parse_known_args()
-    checkpoint_test.ARGUMENTS = ARGUMENTS
-    unittest.main(argv=[sys.argv[0], *REST])
+    cases.main("examples_dir", "--mpiexec", times=5, seed=random.randrange(1 << 30))

@@ -18,8 +18,10 @@ import subprocess
 import sys
 import unittest
 
+import cases
 import predict_test
-from predict_test import ARGUMENTS, as_csv
+from cases import ARGUMENTS
+from predict_test import as_csv
 
 SCRIPT = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else ""
 COLUMNS = ["source", "machine", "gpu", "n_gpus", "model", "layers", "hidden", "heads", "seq", "vocab", "batch", "tp",
@@ -75,8 +77,7 @@ class Case(predict_test.Case):
 
     def command(self, *words):
         """The rows of the last strict table as the command predicts them."""
-        with open(self.path("strict.csv"), encoding="utf-8") as file:
-            return self.predicted(file.read(), *words)[0]
+        return self.predicted(self.read("strict.csv"), *words)[0]
 
     def assume(self, *entries):
         return ["--assume", self.write("mine.json", json.dumps({"entries": list(entries)}))]
@@ -460,13 +461,12 @@ class Measured(Case):
     """Runs and collectives measured by others, if their tables are available."""
 
     def find(self, name):
-        root = os.path.dirname(os.path.abspath(ARGUMENTS[1]))
+        root = os.path.dirname(os.path.abspath(ARGUMENTS.data))
         folder = os.environ.get("QDR_TEST_MEASURED", os.path.join(root, "..", "shared", "measured"))
         path = os.path.join(folder, name)
         if not os.path.exists(path):
             self.skipTest(f"{path} is not there; set QDR_TEST_MEASURED to its folder")
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return self.read(path)
 
     def of_file(self, name, words=(), more=()):
         """The raw rows, the rows with predictions, and the report."""
@@ -474,8 +474,7 @@ class Measured(Case):
         strict, _ = self.strict(text, *words)
         raw = list(csv.DictReader(io.StringIO(text)))
         self.assertEqual(len(strict), len(raw))
-        with open(self.path("strict.csv"), encoding="utf-8") as file:
-            rows, report = self.predicted(file.read(), *more)
+        rows, report = self.predicted(self.read("strict.csv"), *more)
         self.assertEqual(len(rows), len(raw))
         return raw, rows, report
 
@@ -508,6 +507,4 @@ class Measured(Case):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=1)
+    cases.main("quadrille", "data", "script")

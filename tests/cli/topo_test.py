@@ -5,17 +5,17 @@
 usage: topo_test.py QUADRILLE [--mpiexec MPIEXEC]
 Recorded machines of hwloc are searched for in the folder QDR_TEST_TOPOLOGIES.
 """
-import argparse
 import json
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+
 MACHINES = {"tioga-8xMI250X": (8, "tioga29"), "lassen-4xV100": (4, "lassen28"), "corona-epyc": (4, "corona145"),
             "dgx2-16xV100": (16, "NVIDIA DGX-2H"), "power8-gpu-pairs": (4, "drac-12.grenoble.grid5000.fr")}
 FOLDER = os.environ.get("QDR_TEST_TOPOLOGIES", "")
@@ -24,10 +24,7 @@ AXES = ["x", "y", "z", "d"]
 
 
 def topo(*words, environment=(), before=()):
-    done = subprocess.run([*before, ARGUMENTS.quadrille, "topo", *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=120, env={**os.environ, **dict(environment)})
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
+    return start(*before, ARGUMENTS.quadrille, "topo", *words, environment=environment)
 
 
 def recorded(name):
@@ -43,20 +40,7 @@ def has_hwloc():
 HWLOC = unittest.skipUnless(has_hwloc(), "built without hwloc, which reads machines and makes them up")
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name, content=None):
-        path = os.path.join(self.folder.name, name)
-        if content is not None:
-            with open(path, "wb") as file:
-                file.write(content)
-        return path
-
+class Case(cases.Case):
     def good(self, *words, **more):
         done = topo(*words, **more)
         self.assertEqual((done.returncode, done.err), (0, ""), words)
@@ -64,13 +48,6 @@ class Case(unittest.TestCase):
 
     def read(self, *words, **more):
         return json.loads(self.good("--json", *words, **more))
-
-    def refused(self, done, *parts):
-        self.assertEqual((done.returncode, done.out), (2, ""), done.err)
-        self.assertEqual(len(done.err.strip().splitlines()), 1, done.err)
-        self.assertTrue(done.err.startswith("quadrille: "), done.err)
-        for part in parts:
-            self.assertIn(part, done.err)
 
     def draw(self, *words, **more):
         """The texts of the picture; each shape is inside it."""
@@ -170,7 +147,7 @@ class Machines(Case):
         except (FileNotFoundError, subprocess.CalledProcessError):
             release = json.loads(subprocess.run([ARGUMENTS.quadrille, "--version", "--json"], capture_output=True,
                                                 check=True).stdout)["hwloc"]
-        self.refused(done, f"hwloc {release} can read")
+        self.assert_refused(done, f"hwloc {release} can read")
 
 
 @HWLOC
@@ -355,12 +332,12 @@ class Levels(Case):
 
     def test_refusals(self):
         for words in ("4,8", "module,node", "none"):
-            self.refused(topo("--levels", words), "--levels", "--grid")
-        self.refused(topo("--grid", "1x1x2x4", "--levels", "many"), "'many'")
-        self.refused(topo("--grid", "1x1x2x4", "--levels", "3,8"), "3 parts", "2 or 4")
-        self.refused(topo("--grid", "1x1x2x4", "--levels", "4,2"), "2 parts", "4")
-        self.refused(topo("--grid", "1x1x2x4", "--levels", "4,16"), "16 parts", "8")
-        self.refused(topo("--grid", "1x1x2x4", "--levels", "zero3"), "d = 4")
+            self.assert_refused(topo("--levels", words), "--levels", "--grid")
+        self.assert_refused(topo("--grid", "1x1x2x4", "--levels", "many"), "'many'")
+        self.assert_refused(topo("--grid", "1x1x2x4", "--levels", "3,8"), "3 parts", "2 or 4")
+        self.assert_refused(topo("--grid", "1x1x2x4", "--levels", "4,2"), "2 parts", "4")
+        self.assert_refused(topo("--grid", "1x1x2x4", "--levels", "4,16"), "16 parts", "8")
+        self.assert_refused(topo("--grid", "1x1x2x4", "--levels", "zero3"), "d = 4")
 
     def test_recorded(self):
         """z in a module, near in a node, far between nodes."""
@@ -378,18 +355,18 @@ class Levels(Case):
 
 class Refusals(Case):
     def test_options(self):
-        self.refused(topo("--grid", "2x2"), "2x2", "GXxGYxGZxGD")
-        self.refused(topo("--grid", "1024x1024x1x1"), "65536")
-        self.refused(topo("--grid", "1x1x1x1", "--order", "xyz"), "xyz")
-        self.refused(topo("--grid", "1x1x1x1", "--on", "discs"), "discs")
+        self.assert_refused(topo("--grid", "2x2"), "2x2", "GXxGYxGZxGD")
+        self.assert_refused(topo("--grid", "1024x1024x1x1"), "65536")
+        self.assert_refused(topo("--grid", "1x1x1x1", "--order", "xyz"), "xyz")
+        self.assert_refused(topo("--grid", "1x1x1x1", "--on", "discs"), "discs")
         if has_hwloc():
-            self.refused(topo("--grid", "1x1x1x1", "--on", "gpus", environment=MADE_UP), "no GPUs")
-        self.refused(topo("--grid", "1x1x1x1", "--ranks-per-node", "0"), "ranks-per-node")
+            self.assert_refused(topo("--grid", "1x1x1x1", "--on", "gpus", environment=MADE_UP), "no GPUs")
+        self.assert_refused(topo("--grid", "1x1x1x1", "--ranks-per-node", "0"), "ranks-per-node")
         for words in (["--order", "xyzd"], ["--ranks-per-node", "2"], ["--on", "cores"]):
-            self.refused(topo(*words), words[0], "--grid")
-        self.refused(topo("--xml", "a.xml", "--ranks"), "--ranks", "--xml")
-        self.refused(topo("--tiger"), "--tiger", "quadrille topo --help")
-        self.refused(topo("--svg", self.path("none/machine.svg")), "--svg", "No such file")
+            self.assert_refused(topo(*words), words[0], "--grid")
+        self.assert_refused(topo("--xml", "a.xml", "--ranks"), "--ranks", "--xml")
+        self.assert_refused(topo("--tiger"), "--tiger", "quadrille topo --help")
+        self.assert_refused(topo("--svg", self.path("none/machine.svg")), "--svg", "No such file")
 
     @HWLOC
     def test_files(self):
@@ -398,14 +375,14 @@ class Refusals(Case):
         for name, content in bad.items():
             with self.subTest(file=name):
                 path = self.path(name + ".xml", content)
-                self.refused(topo("--xml", path), path, "lstopo")
-                self.refused(topo(environment={"HWLOC_XMLFILE": path}), path)
+                self.assert_refused(topo("--xml", path), path, "lstopo")
+                self.assert_refused(topo(environment={"HWLOC_XMLFILE": path}), path)
         endless = subprocess.run([ARGUMENTS.quadrille, "verify", "-n", "1", "--cases", "1"], capture_output=True,
                                  text=True, timeout=60, env={**os.environ, "HWLOC_XMLFILE": "/dev/zero"})
         self.assertNotEqual(endless.returncode, 0)
         self.assertIn("/dev/zero is a device", endless.stderr)
-        self.refused(topo("--xml", self.path("absent.xml")), "absent.xml", "No such file")
-        self.refused(topo("--xml", self.folder.name), self.folder.name)
+        self.assert_refused(topo("--xml", self.path("absent.xml")), "absent.xml", "No such file")
+        self.assert_refused(topo("--xml", self.folder), self.folder)
 
     @HWLOC
     def test_a_file_cut_short(self):
@@ -413,7 +390,7 @@ class Refusals(Case):
             self.skipTest("no recorded machines in QDR_TEST_TOPOLOGIES")
         with open(recorded("tioga-8xMI250X"), "rb") as file:
             path = self.path("short.xml", file.read(30000))
-        self.refused(topo("--xml", path), "short.xml")
+        self.assert_refused(topo("--xml", path), "short.xml")
 
     def test_full_device(self):
         if not os.path.exists("/dev/full"):
@@ -434,7 +411,7 @@ class Ranks(Case):
         self.assertEqual(len(machine["ranks"]), 1)
         self.assertEqual(machine["ranks"][0]["host"], machine["host"])
         self.assertTrue(machine["layout"]["running"])
-        self.refused(topo("--ranks", "--grid", "2x1x1x1"), "2 ranks", "1 was started", "--ranks-per-node")
+        self.assert_refused(topo("--ranks", "--grid", "2x1x1x1"), "2 ranks", "1 was started", "--ranks-per-node")
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_mpi(self):
@@ -450,11 +427,11 @@ class Ranks(Case):
         self.assertIn(f"node 0: {machine['host']}, 4 ranks\n", text)
         self.assertIn("where these ranks run", text)
         self.assertIn("rank 3, node 0", self.draw(before=before))
-        self.refused(topo("--grid", "3x1x1x1", before=before), "mpiexec -n 3")
-        self.refused(topo("--tiger", before=before), "--tiger")
+        self.assert_refused(topo("--grid", "3x1x1x1", before=before), "mpiexec -n 3")
+        self.assert_refused(topo("--tiger", before=before), "--tiger")
         no_gpu = {"QDR_DEVICE": "cuda", "QDR_CUDA_PLUGIN": "/no/plugin.so"}  # no computation happens
         self.assertEqual(self.good("--grid", "2x2x1x1", before=before, environment=no_gpu), text)
-        self.refused(topo("--tiger", before=before, environment=no_gpu), "--tiger")
+        self.assert_refused(topo("--tiger", before=before, environment=no_gpu), "--tiger")
         alternating = self.read("--grid", "1x1x1x4", "--levels", "2,4", before=before,
                                 environment={"MPIR_CVAR_NUM_CLIQUES": "2"})
         self.assertEqual([rank["place"]["node"] for rank in alternating["ranks"]], [0, 1, 0, 1])
@@ -468,17 +445,8 @@ class Ranks(Case):
         before = [ARGUMENTS.mpiexec, "-n", "2"]
         machine = self.read(before=before, environment=MADE_UP)
         self.assertEqual((machine["ranks"], len(machine["cores"])), (None, 8))
-        self.refused(topo("--xml", self.path("absent.xml"), before=before), "absent.xml")
-
-
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("--mpiexec")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
+        self.assert_refused(topo("--xml", self.path("absent.xml"), before=before), "absent.xml")
 
 
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "--mpiexec")

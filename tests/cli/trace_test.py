@@ -4,27 +4,17 @@
 
 usage: trace_test.py QUADRILLE [--mpiexec MPIEXEC --program DRIFTING_CLOCK]
 """
-import argparse
 import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
-import unittest
 import xml.etree.ElementTree
 
-ARGUMENTS = None
+import cases
+from cases import ARGUMENTS, start
+
 STREAMS = ["compute", "x reduce", "x gather", "y reduce", "y gather", "z gather", "z reduce", "d reduce",
            "d near", "d far", "d copies", "x stat", "y stat", "z stat", "d stat", "file"]
 HIDDEN, EXPOSED, FILE, COPY = "#4a9a4a", "#d9541e", "#8064a2", "#c3b3d9"
-
-
-def start(*words, environment=()):
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
-                          env={**os.environ, **dict(environment)})
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
 
 
 def trace(*words):
@@ -46,16 +36,10 @@ def rows(text):
     return {line[0]: [float(word.rstrip("%")) for word in line[1:]] for line in lines[1:]}
 
 
-class Case(unittest.TestCase):
+class Case(cases.Case):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
+        super().setUp()
         self.name = self.path("run.json")
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
 
     def write(self, number, events, ranks=2, **others):
         self.write_text(number, json.dumps({"traceEvents": events, "quadrille": {**header(number, ranks), **others}}))
@@ -64,19 +48,8 @@ class Case(unittest.TestCase):
         with open(f"{self.name}.{rank}", "w", encoding="utf-8") as file:
             file.write(text)
 
-    def read(self, name):
-        with open(self.path(name), encoding="utf-8") as file:
-            return file.read()
-
-    def assert_done(self, done):
-        self.assertEqual((done.returncode, done.err), (0, ""))
-        return done.out
-
-    def assert_refused(self, says, *words):
-        done = trace(self.name, *words)
-        self.assertEqual((done.returncode, done.out), (2, ""), done.err)
-        self.assertIn(says, done.err)
-        self.assertEqual(len(done.err.splitlines()), 1)
+    def assert_trace_refused(self, says, *words):
+        self.assert_refused(trace(self.name, *words), says)
 
 
 class Table(Case):
@@ -137,7 +110,7 @@ class Table(Case):
         for wrong in {"plain_bytes": -1}, {"plain_bytes": "2"}, {"codec_us": 1e300}:
             coded["args"].update({"plain_bytes": 8000000, "codec_us": 600, **wrong})
             self.write(0, [coded], ranks=1)
-            self.assert_refused("event 1 of 1")
+            self.assert_trace_refused("event 1 of 1")
 
     def test_last(self):
         self.write(0, [event("all-reduce", "x reduce", 0, 5000, 8e6),
@@ -367,17 +340,17 @@ class Refused(Case):
     """One message each, exit code 2, nothing on standard output."""
 
     def test_files(self):
-        self.assert_refused("run.json.0 cannot be opened (No such file")
+        self.assert_trace_refused("run.json.0 cannot be opened (No such file")
         good = [event("product", "compute", 0, 1)]
         self.write(0, good)
-        self.assert_refused("run.json.1 cannot be opened (No such file or directory); the run had 2 ranks")
+        self.assert_trace_refused("run.json.1 cannot be opened (No such file or directory); the run had 2 ranks")
         whole = json.dumps({"traceEvents": good, "quadrille": header(1)})
         for text, says in (("", "truncated"), (whole[:len(whole) // 2], "line 1"), (whole[:-1], "run.json.1"),
                            (whole + "}", "line 1"), ("\0", "damaged"), ("[]", "not a Quadrille trace"),
                            ("{}", "not a Quadrille trace"), ('{"quadrille": 3}', "not a Quadrille trace"),
                            (json.dumps({"quadrille": header(1)}), "no list of events")):
             self.write_text(1, text)
-            self.assert_refused(says)
+            self.assert_trace_refused(says)
         self.write_text(1, whole)
         self.assert_done(trace(self.name))
 
@@ -385,13 +358,13 @@ class Refused(Case):
         good = [event("product", "compute", 0, 1)]
         self.write(0, good)
         self.write(1, good, id="2")
-        self.assert_refused("run 2, rank 0's file to run 1; files of different runs are mixed")
+        self.assert_trace_refused("run 2, rank 0's file to run 1; files of different runs are mixed")
         self.write(1, good, ranks=4)
-        self.assert_refused("rank 1 of 4, not to rank 1 of 2")
+        self.assert_trace_refused("rank 1 of 4, not to rank 1 of 2")
         self.write(1, good, rank=0)
-        self.assert_refused("rank 0 of 2, not to rank 1 of 2")
+        self.assert_trace_refused("rank 0 of 2, not to rank 1 of 2")
         self.write(1, good, version=1)
-        self.assert_refused("version 1, this command reads version 3")
+        self.assert_trace_refused("version 1, this command reads version 3")
 
     def test_headers(self):
         for key, value in (("id", 5), ("rank", "0"), ("ranks", None), ("grid", [1, 1, 1]), ("place", {}), ("clock", 0),
@@ -401,20 +374,20 @@ class Refused(Case):
                            ("clock", [{"at": 0, "ahead": 0, "bound": 0}] * 3), ("lost", "x"), ("levels", 1),
                            ("levels", [1])):
             self.write(0, [event("product", "compute", 0, 1)], **{key: value})
-            self.assert_refused("its description of the run is damaged")
+            self.assert_trace_refused("its description of the run is damaged")
         for grid, place in (([1, 1, 1, 1], [0, 0, 0, 0]), ([2, 1, 1, 1], [2, 0, 0, 0]), ([2, 1, 1, 1], [0, -1, 0, 0]),
                             ([2, 2, 1, 1], [0, 0, 0, 0]), ([-2, -1, 1, 1], [0, 0, 0, 0]), ([0, 2, 1, 1], [0, 0, 0, 0]),
                             ([0, 0, 0, 0], [1, 0, 0, 0])):
             self.write(0, [event("product", "compute", 0, 1)], grid=grid, place=place)
-            self.assert_refused("its coordinates are outside the grid of its ranks")
+            self.assert_trace_refused("its coordinates are outside the grid of its ranks")
         for levels in ([0, 1], [1, 0], [-1, -1], [3, 1], [2, 3], [4, 2], [8, 1], [2 ** 31 - 1, 2 ** 31 - 1]):
             self.write(0, [event("all-reduce", "d near", 0, 1)], ranks=4, grid=[1, 1, 1, 4], levels=levels)
-            self.assert_refused("its levels do not divide d")
+            self.assert_trace_refused("its levels do not divide d")
         self.write(0, [event("all-reduce", "d near", 0, 1)], ranks=1, grid=[0] * 4, levels=[1, 1])
-        self.assert_refused("its levels do not divide d")
+        self.assert_trace_refused("its levels do not divide d")
         for ranks in (0, -1, 2000000000):
             self.write(0, [], ranks=ranks)
-            self.assert_refused("invalid rank count")
+            self.assert_trace_refused("invalid rank count")
 
     def test_events(self):
         for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"),
@@ -426,30 +399,30 @@ class Refused(Case):
             changed = {**event("product", "compute", 0, 1), **change}
             self.write(0, [event("product", "compute", 0, 1), {k: v for k, v in changed.items() if v is not None}],
                        ranks=1)
-            self.assert_refused("event 2 of 2: ")
-            self.assert_refused(says)
+            self.assert_trace_refused("event 2 of 2: ")
+            self.assert_trace_refused(says)
         for run in (-1, 2 ** 31 - 1):
             self.write(0, [event("product", "compute", 0, 1, run=run)], ranks=1)
-            self.assert_refused("its run is not the number of a schedule")
+            self.assert_trace_refused("its run is not the number of a schedule")
         for sent in (-1, 1e300):
             self.write(0, [event("product", "compute", 0, 1, sent)], ranks=1)
-            self.assert_refused("invalid byte count")
+            self.assert_trace_refused("invalid byte count")
         self.write(0, [3], ranks=1)
-        self.assert_refused("event 1 of 1")
+        self.assert_trace_refused("event 1 of 1")
 
     def test_empty(self):
         for rank in range(2):
             self.write(rank, [{"ph": "M", "name": "process_name"}])
-        self.assert_refused("nothing ran in it")
+        self.assert_trace_refused("nothing ran in it")
         self.write(1, [event("product", "compute", 5, 0)])
-        self.assert_refused("nothing ran in it")
+        self.assert_trace_refused("nothing ran in it")
         self.write(1, [event("product", "compute", 5, 1)])
         self.assert_done(trace(self.name))
 
     def test_words(self):
         self.write(0, [event("product", "compute", 0, 1)], ranks=1)
-        self.assert_refused("last", "--last", "0")
-        self.assert_refused("more", "more")
+        self.assert_trace_refused("last", "--last", "0")
+        self.assert_trace_refused("more", "more")
         done = trace()
         self.assertEqual(done.returncode, 2)
         self.assertIn("QDR_TRACE", done.err)
@@ -486,7 +459,7 @@ class Runs(Case):
         for other in (self.name, self.path("other")):
             self.assert_done(start(ARGUMENTS.quadrille, *self.BENCH, environment={"QDR_TRACE": other}))
         os.replace(self.path("other.3"), self.name + ".3")
-        self.assert_refused("files of different runs are mixed")
+        self.assert_trace_refused("files of different runs are mixed")
 
     def test_that_cannot_be_written(self):
         for name, says in ((self.path("no/folder/run.json"), "folder"), ("x" * 3000, "3000 characters")):
@@ -560,15 +533,5 @@ class Clocks(Case):
         self.assertIn("# 4 ranks", self.assert_done(trace(self.name)))
 
 
-def main():
-    global ARGUMENTS
-    parser = argparse.ArgumentParser()
-    parser.add_argument("quadrille")
-    parser.add_argument("--mpiexec")
-    parser.add_argument("--program")
-    ARGUMENTS = parser.parse_args()
-    unittest.main(argv=[sys.argv[0]], verbosity=1)
-
-
 if __name__ == "__main__":
-    main()
+    cases.main("quadrille", "--mpiexec", "--program")
