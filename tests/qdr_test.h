@@ -19,6 +19,23 @@
 /* meson takes this exit code as "skipped". */
 enum { QDR_TEST_SKIP = 77 };
 
+/* TEST(name) { ... } is a test of its program; all run in the order of their file. TEST_IN: between a function that
+ * sets up what it needs, or NULL, and one that tears it down. */
+#define TEST(name) TEST_IN(name, NULL, NULL)
+#define TEST_IN(name, set_up, tear_down)                                                                               \
+    static void name(void **);                                                                                         \
+    __attribute__((constructor)) static void add_##name(void) { add_test(__LINE__, #name, name, set_up, tear_down); }  \
+    static void name(__attribute__((unused)) void **state)
+
+void add_test(int line, const char *name, CMUnitTestFunction test, CMFixtureFunction set_up,
+              CMFixtureFunction tear_down);
+
+/* FIXTURE(name) { ... }: such a function, which returns 0 if all went well. */
+#define FIXTURE(name) static inline int name(__attribute__((unused)) void **state)
+
+/* Runs them all: a program without a main() does just that. The functions are called once, before and after all. */
+int run_all_tests(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+
 /* Fails with the sentence of the error. */
 #define CHECK_OK(expression) check_status((expression), QDR_OK, #expression, __FILE__, __LINE__)
 /* The call fails with `status`, and its sentence holds `words`. */

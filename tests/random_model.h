@@ -13,6 +13,17 @@ static inline int64_t random_of(uint64_t *seed, const int64_t *list, int64_t n)
     return list[test_between(seed, 0, n - 1)];
 }
 
+static inline qdr_model *named_model(const char *machine_name, const char *network_name)
+{
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_network network = {QDR_INIT(qdr_network)};
+    qdr_model *model = NULL;
+    CHECK_OK(qdr_machine_load(machine_name, &machine));
+    CHECK_OK(qdr_network_load(network_name, &network));
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    return model;
+}
+
 /* A small network whose extents the axes (up to 4) divide. */
 static inline qdr_network random_network(uint64_t *seed, int64_t layers)
 {

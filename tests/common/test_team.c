@@ -128,10 +128,9 @@ static int sleep_long(team *ours, int rank, void *user)
 
 /* ---- tests ---- */
 
-static void test_all_are_well(void **state)
+TEST(test_all_are_well)
 {
     char text[TEXT_BYTES];
-    (void)state;
     for (int as_threads = 0; as_threads < 2; as_threads++) {
         team_opts opts = processes;
         int codes[RANKS] = {7, 7, 7};
@@ -143,12 +142,11 @@ static void test_all_are_well(void **state)
     }
 }
 
-static void test_one_dies(void **state)
+TEST(test_one_dies)
 {
     char text[TEXT_BYTES];
     int codes[RANKS];
     const double began = now();
-    (void)state;
     assert_int_equal(run(processes, die, codes, text), 128 + SIGKILL);
     assert_true(now() - began < processes.meet_secs / 2);
     expect(text, "rank 2 of 3 was killed by signal 9");
@@ -157,10 +155,9 @@ static void test_one_dies(void **state)
     assert_int_equal(codes[2], 128 + SIGKILL);
 }
 
-static void test_one_fails(void **state)
+TEST(test_one_fails)
 {
     char text[TEXT_BYTES];
-    (void)state;
     for (int as_threads = 0; as_threads < 2; as_threads++) {
         team_opts opts = processes;
         opts.as_threads = as_threads;
@@ -169,13 +166,12 @@ static void test_one_fails(void **state)
     }
 }
 
-static void test_one_never_comes(void **state)
+TEST(test_one_never_comes)
 {
     char text[TEXT_BYTES];
     int codes[RANKS];
     team_opts opts = processes;
     const double began = now();
-    (void)state;
     opts.meet_secs = 0.4;
     assert_int_equal(run(opts, stay_away, codes, text), 9);
     assert_true(now() - began < 20);
@@ -184,22 +180,20 @@ static void test_one_never_comes(void **state)
     assert_int_equal(codes[LAST], 128 + SIGKILL);
 }
 
-static void test_one_has_left(void **state)
+TEST(test_one_has_left)
 {
     char text[TEXT_BYTES];
     team_opts opts = processes;
-    (void)state;
     opts.meet_secs = 0.4;
     assert_int_equal(run(opts, leave_early, NULL, text), 9);
     expect(text, "for rank 0, which did not come");
 }
 
-static void test_all_take_too_long(void **state)
+TEST(test_all_take_too_long)
 {
     char text[TEXT_BYTES];
     team_opts opts = processes;
     const double began = now();
-    (void)state;
     opts.all_secs = 0.5;
     assert_int_equal(run(opts, sleep_long, NULL, text), TEAM_LATE);
     assert_true(now() - began < 20);
@@ -207,11 +201,10 @@ static void test_all_take_too_long(void **state)
 }
 
 /* Ranks hold one end of a pipe: the other end is at its end once no rank is left. */
-static void test_launcher_dies(void **state)
+TEST(test_launcher_dies)
 {
     int ends[2];
     char byte;
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     const pid_t launcher = fork();
     assert_true(launcher >= 0);
@@ -230,23 +223,11 @@ static void test_launcher_dies(void **state)
     close(ends[0]);
 }
 
-static void test_size(void **state)
+TEST(test_size)
 {
     char text[TEXT_BYTES];
     team_opts opts = processes;
-    (void)state;
     opts.size = TEAM_MOST + 1;
     assert_int_equal(run(opts, sleep_long, NULL, text), 2);
     expect(text, "1 to 64 ranks, not 65");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_are_well),  cmocka_unit_test(test_one_dies),
-        cmocka_unit_test(test_one_fails),     cmocka_unit_test(test_one_never_comes),
-        cmocka_unit_test(test_one_has_left),  cmocka_unit_test(test_all_take_too_long),
-        cmocka_unit_test(test_launcher_dies), cmocka_unit_test(test_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

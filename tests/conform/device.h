@@ -30,17 +30,6 @@ static qdri_dev *device;
 static qdr_stream *stream;
 static uint64_t seed;
 
-/* Runs all tests with each set of kernels that this machine has. */
-#define RUN_EACH_SET(tests)                                                                                            \
-    int n_failed = 0;                                                                                                  \
-    if (on_cuda()) return cmocka_run_group_tests(tests, device_open, device_close);                                    \
-    for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {                                                         \
-        if (!qdri_cpu_kernels_limit(level)) continue;                                                                  \
-        print_message("kernel set %d\n", level);                                                                       \
-        n_failed += cmocka_run_group_tests(tests, device_open, device_close);                                          \
-    }                                                                                                                  \
-    return n_failed
-
 static inline int on_cuda(void)
 {
     const char *name = getenv("QDR_DEVICE");
@@ -80,21 +69,32 @@ static inline void memory_drop(void *memory)
         test_free(memory);
 }
 
-static inline int device_open(void **state)
+FIXTURE(device_open)
 {
-    (void)state;
     seed = test_seed();
     device = device_create();
     CHECK_OK(qdri_stream_create(device, QDRI_STREAM_COMPUTE, &stream));
     return 0;
 }
 
-static inline int device_close(void **state)
+FIXTURE(device_close)
 {
-    (void)state;
     qdri_stream_destroy(&stream);
     qdri_dev_destroy(&device);
     return 0;
+}
+
+/* Runs all tests with each set of kernels that this machine has. */
+static inline int run_each_set(void)
+{
+    int n_failed = 0;
+    if (on_cuda()) return run_all_tests(device_open, device_close);
+    for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {
+        if (!qdri_cpu_kernels_limit(level)) continue;
+        print_message("kernel set %d\n", level);
+        n_failed += run_all_tests(device_open, device_close);
+    }
+    return n_failed;
 }
 
 static inline qdr_dtype sum_type(qdr_dtype dtype) { return dtype == QDR_F64 ? QDR_F64 : QDR_F32; }

@@ -217,9 +217,8 @@ static void run_shape(int64_t n_sequences, int64_t context, int64_t n_heads, int
     }
 }
 
-static void shapes_of_all_kinds(void **state)
+TEST(shapes_of_all_kinds)
 {
-    (void)state;
     run_shape(1, 1, 1, 1, 1);
     run_shape(2, 5, 2, 2, 3);
     run_shape(2, 17, 4, 2, 8); /* grouped queries */
@@ -232,10 +231,9 @@ static void shapes_of_all_kinds(void **state)
 }
 
 /* No query heads: nothing comes out, and keys get no gradient. */
-static void no_heads(void **state)
+TEST(no_heads)
 {
     attention a = attention_make(QDR_F32, 2, 3, 0, 1, 4);
-    (void)state;
     attention_run(&a, QDRI_K_ATTENTION_FORWARD);
     attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
     for (int64_t i = 0; i < a.dqkv.n; i++) assert_true(get(&a.dqkv, i) == 0);
@@ -250,11 +248,10 @@ static ref loss_of(attention *a)
     return sum;
 }
 
-static void gradient_is_the_difference(void **state)
+TEST(gradient_is_the_difference)
 {
     const ref h = 1e-5L;
     attention a = attention_make(QDR_F64, 1, 9, 4, 2, 3);
-    (void)state;
     attention_run(&a, QDRI_K_ATTENTION_FORWARD);
     attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
     for (int64_t i = 0; i < a.qkv.n; i++) {
@@ -269,10 +266,9 @@ static void gradient_is_the_difference(void **state)
     attention_drop(&a);
 }
 
-static void bad_shapes_are_refused(void **state)
+TEST(bad_shapes_are_refused)
 {
     attention a = attention_make(QDR_F32, 2, 3, 4, 2, 4);
-    (void)state;
     a.k.u.attention.out = a.y.data;
     a.k.u.attention.n_rows = 5;
     CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "5 rows");
@@ -285,13 +281,4 @@ static void bad_shapes_are_refused(void **state)
     attention_drop(&a);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_of_all_kinds),
-        cmocka_unit_test(no_heads),
-        cmocka_unit_test(gradient_is_the_difference),
-        cmocka_unit_test(bad_shapes_are_refused),
-    };
-    RUN_EACH_SET(tests);
-}
+int main(void) { return run_each_set(); }

@@ -122,9 +122,8 @@ static void check_dlogits(const part *p, const array *logits)
     }
 }
 
-static void parts_of_odd_sizes(void **state)
+TEST(parts_of_odd_sizes)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n_cols = odd_sizes[t / N_TYPES];
         const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
@@ -153,9 +152,8 @@ static void parts_of_odd_sizes(void **state)
 }
 
 /* Logits that would overflow an exp without the maximum; -Inf is a probability of 0; NaN shows in the loss. */
-static void extreme_logits(void **state)
+TEST(extreme_logits)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES; t++) {
         const double far = float_types[t] == QDR_F16 ? 65504 : 1e30;
         part p = part_make(float_types[t], 1, 3, 0, 1);
@@ -185,11 +183,10 @@ static ref loss_of(part *p)
     return get(&p->result, 0);
 }
 
-static void gradient_is_the_difference(void **state)
+TEST(gradient_is_the_difference)
 {
     const ref h = 1e-5L;
     part p = part_make(QDR_F64, 4, 9, 0, 2);
-    (void)state;
     for (int64_t r = 0; r < 4; r++) p.targets[r] = (int32_t)(2 * r) - 1;
     (void)loss_of(&p);
     part_run(&p, QDRI_K_CE_BACKWARD);
@@ -205,12 +202,4 @@ static void gradient_is_the_difference(void **state)
     part_drop(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_odd_sizes),
-        cmocka_unit_test(extreme_logits),
-        cmocka_unit_test(gradient_is_the_difference),
-    };
-    RUN_EACH_SET(tests);
-}
+int main(void) { return run_each_set(); }

@@ -7,9 +7,8 @@ static qdri_kernel kernel_of(qdri_kernel_kind kind, qdr_dtype dtype)
     return (qdri_kernel){.kind = kind, .dtype = dtype};
 }
 
-static void sums_of_mixed_types(void **state)
+TEST(sums_of_mixed_types)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES * N_TYPES * N_SIZES; t++) {
         const int64_t n = odd_sizes[t / (N_TYPES * N_TYPES)];
         qdri_kernel k = kernel_of(QDRI_K_ADD, float_types[t % N_TYPES]);
@@ -43,10 +42,9 @@ static ref as_stored(qdr_dtype dtype, float single, double wide)
 }
 
 /* In the order of the parts, in the accumulation type, rounded once. */
-static void parts_are_summed_in_order(void **state)
+TEST(parts_are_summed_in_order)
 {
     enum { N_PARTS = 5 };
-    (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n = odd_sizes[t / N_TYPES];
         qdri_kernel k = kernel_of(QDRI_K_SUM_PARTS, float_types[t % N_TYPES]);
@@ -73,13 +71,12 @@ static void parts_are_summed_in_order(void **state)
 
 /* Casts round once, to nearest even (those of f64 to two bytes by way of fp32); NaN, Inf and -0 survive. Among the
  * numbers are middles, those around F16's largest and its smallest. */
-static void casts_round_once(void **state)
+TEST(casts_round_once)
 {
     static const double special[] = {NAN,         INFINITY,    -INFINITY, -0.0,    1.00390625,  1.01171875,
                                      1 + 0x1p-11, 1 + 0x3p-11, 3.4e38,    65519,   65520,       -65504,
                                      0x1p-25,     0x1.004p-25, -0x3p-25,  0x1p-14, 0x1.ffep-15, 0x1.ff8p-15};
     enum { N_SPECIAL = sizeof special / sizeof special[0] };
-    (void)state;
     for (int t = 0; t < N_TYPES * N_TYPES * N_SIZES; t++) {
         const int64_t n = odd_sizes[t / (N_TYPES * N_TYPES)];
         qdri_kernel k = kernel_of(QDRI_K_CAST, float_types[t % N_TYPES]);
@@ -105,9 +102,8 @@ static void casts_round_once(void **state)
 static ref gelu_z(ref x) { return 1.5957691216057307117597842397375L * (x + 0.044715L * x * x * x); }
 
 /* z is computed with a relative error below 5u, exp(-z) within 4u, the quotient within 2u. */
-static void gelu_forward_is_near(void **state)
+TEST(gelu_forward_is_near)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n = odd_sizes[t / N_TYPES];
         qdri_kernel k = kernel_of(QDRI_K_GELU_FORWARD, float_types[t % N_TYPES]);
@@ -134,9 +130,8 @@ static ref gelu_slope(ref x)
     return s + x * s * (1 - s) * 1.5957691216057307L * (1 + 3 * 0.044715L * x * x);
 }
 
-static void gelu_backward_is_near(void **state)
+TEST(gelu_backward_is_near)
 {
-    (void)state;
     for (int t = 0; t < 2 * N_TYPES * N_SIZES; t++) {
         const int64_t n = odd_sizes[t / (2 * N_TYPES)];
         qdri_kernel k = kernel_of(QDRI_K_GELU_BACKWARD, float_types[t / 2 % N_TYPES]);
@@ -167,10 +162,9 @@ static void gelu_backward_is_near(void **state)
 }
 
 /* Far out GELU is x or 0 and its slope 1 or 0: no NaN from Inf·0; NaN stays. */
-static void gelu_has_limits(void **state)
+TEST(gelu_has_limits)
 {
     static const double far[] = {30, 1e30, INFINITY, -30, -1e30, -INFINITY, NAN};
-    (void)state;
     for (int t = 0; t < N_TYPES; t++) {
         qdri_kernel k = kernel_of(QDRI_K_GELU_FORWARD, float_types[t]);
         array a = make(k.dtype, 7);
@@ -247,9 +241,8 @@ static void run_rows(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t co
     drop(&p);
 }
 
-static void bias_and_positions(void **state)
+TEST(bias_and_positions)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
         run_rows(float_types[t % N_TYPES], n_rows, odd_sizes[t / N_TYPES], 0, 0);
@@ -306,9 +299,8 @@ static void run_embed(qdr_dtype dtype, int64_t n_rows, int64_t n_cols, int64_t b
     memory_drop(tokens);
 }
 
-static void embedding_looks_up_and_sums(void **state)
+TEST(embedding_looks_up_and_sums)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t begin = test_between(&seed, 0, 5);
         run_embed(float_types[t % N_TYPES], odd_sizes[test_between(&seed, 0, N_SIZES - 1)], odd_sizes[t / N_TYPES],
@@ -316,12 +308,11 @@ static void embedding_looks_up_and_sums(void **state)
     }
 }
 
-static void blocks_are_copied(void **state)
+TEST(blocks_are_copied)
 {
     enum { BYTES = 17 };
     char *from = memory_new(BYTES), *to = memory_new(BYTES);
     qdri_kernel k = kernel_of(QDRI_K_COPY_BLOCK, QDR_U8);
-    (void)state;
     memcpy(from, "abcdefghijklmnop", BYTES);
     memcpy(to, "----------------", BYTES);
     k.u.block.n_rows = 3;
@@ -338,11 +329,10 @@ static void blocks_are_copied(void **state)
     memory_drop(to);
 }
 
-static void bad_kernels_are_refused(void **state)
+TEST(bad_kernels_are_refused)
 {
     float x[4] = {0};
     qdri_kernel k = kernel_of(QDRI_K_ADD, QDR_F32);
-    (void)state;
     CHECK_FAILS(qdri_kernel_run(stream, NULL), QDR_ERR_ARGUMENT, "NULL");
     k.u.binary.n = 4;
     k.u.binary.a = x;
@@ -365,14 +355,4 @@ static void bad_kernels_are_refused(void **state)
     assert_int_equal(qdri_dev_status(device), QDR_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_mixed_types),   cmocka_unit_test(parts_are_summed_in_order),
-        cmocka_unit_test(casts_round_once),      cmocka_unit_test(gelu_forward_is_near),
-        cmocka_unit_test(gelu_backward_is_near), cmocka_unit_test(gelu_has_limits),
-        cmocka_unit_test(bias_and_positions),    cmocka_unit_test(embedding_looks_up_and_sums),
-        cmocka_unit_test(blocks_are_copied),     cmocka_unit_test(bad_kernels_are_refused),
-    };
-    RUN_EACH_SET(tests);
-}
+int main(void) { return run_each_set(); }

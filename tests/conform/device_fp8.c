@@ -19,9 +19,8 @@ static void check_nearest(qdri_rounding rounding, float x)
     fail();
 }
 
-static void codes_stay_what_they_are(void **state)
+TEST(codes_stay_what_they_are)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         for (int code = 0; code < 256; code++) {
             const double value = fp8_value(roundings[i], code);
@@ -32,9 +31,8 @@ static void codes_stay_what_they_are(void **state)
 }
 
 /* The midpoints between neighbours, and the floats next to them. */
-static void middles_go_to_the_even_one(void **state)
+TEST(middles_go_to_the_even_one)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         for (int code = 0; code < 0x7f; code++) {
             const double low = fp8_value(roundings[i], code), high = fp8_value(roundings[i], code + 1);
@@ -47,11 +45,10 @@ static void middles_go_to_the_even_one(void **state)
         }
 }
 
-static void numbers_go_to_the_nearest(void **state)
+TEST(numbers_go_to_the_nearest)
 {
     static const float ends[] = {0.0f,     -0.0f, 448.0f, 449.0f, 464.0f, 480.0f,   57344.0f,  61440.0f,
                                  65536.0f, 3e38f, -3e38f, 1e-45f, 1e-30f, INFINITY, -INFINITY, NAN};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         for (size_t j = 0; j < sizeof ends / sizeof *ends; j++) check_nearest(roundings[i], ends[j]);
         for (int j = 0; j < 20000; j++)
@@ -60,9 +57,8 @@ static void numbers_go_to_the_nearest(void **state)
     }
 }
 
-static void scales_bring_the_largest_in(void **state)
+TEST(scales_bring_the_largest_in)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 20000; j++) {
             const uint32_t bits = (uint32_t)test_random(&seed) & 0x7fffffffu;
@@ -261,9 +257,8 @@ static void run_kind(int kind, int64_t m, int64_t n, int64_t k, int is_even)
     run_case(&t);
 }
 
-static void products_of_odd_sizes(void **state)
+TEST(products_of_odd_sizes)
 {
-    (void)state;
     SKIP_OLD_GPU();
     for (int round = 0; round < 60; round++)
         for (int kind = 0; kind < N_KINDS; kind++)
@@ -272,9 +267,8 @@ static void products_of_odd_sizes(void **state)
 }
 
 /* Those that cuBLASLt has at once: C in units of 16 bytes, any m and k. */
-static void products_of_even_sizes(void **state)
+TEST(products_of_even_sizes)
 {
-    (void)state;
     SKIP_OLD_GPU();
     for (int round = 0; round < 40; round++)
         for (int kind = 0; kind < N_KINDS; kind++)
@@ -283,9 +277,8 @@ static void products_of_even_sizes(void **state)
 }
 
 /* More than one panel of the CPU's conversion. */
-static void products_of_several_panels(void **state)
+TEST(products_of_several_panels)
 {
-    (void)state;
     SKIP_OLD_GPU();
     run_kind(0, 515, 3, 1030, 0);
     run_kind(2, 3, 1029, 514, 0);
@@ -293,10 +286,9 @@ static void products_of_several_panels(void **state)
 }
 
 /* Sizes at both ends of fp32, and one factor of zeros. */
-static void products_of_huge_and_tiny_factors(void **state)
+TEST(products_of_huge_and_tiny_factors)
 {
     static const int exponents[][2] = {{127, -120}, {-126, 120}, {-140, 100}, {120, -110}};
-    (void)state;
     SKIP_OLD_GPU();
     for (int i = 0; i < 4; i++)
         for (int kind = 0; kind < N_KINDS; kind++) {
@@ -318,9 +310,8 @@ static void products_of_huge_and_tiny_factors(void **state)
 }
 
 /* What is not finite comes out, and only where it went in. */
-static void products_hide_nothing(void **state)
+TEST(products_hide_nothing)
 {
-    (void)state;
     SKIP_OLD_GPU();
     for (int size = 3; size <= 16; size += 13)
         for (int kind = 0; kind < N_KINDS; kind++)
@@ -395,9 +386,8 @@ static void run_recorded(void)
     drop(&large);
 }
 
-static void recorded_products_last(void **state)
+TEST(recorded_products_last)
 {
-    (void)state;
     SKIP_OLD_GPU();
     if (!on_cuda()) skip(); /* which alone records */
     run_recorded();
@@ -427,7 +417,7 @@ static void old_gpus_refuse(void **state)
     drop(&c);
 }
 
-static void bad_products_are_refused(void **state)
+TEST(bad_products_are_refused)
 {
     float x[4] = {0};
     const qdri_gemm good = {.m = 2,
@@ -443,7 +433,6 @@ static void bad_products_are_refused(void **state)
                             .round_a = QDRI_E4M3,
                             .round_b = QDRI_E5M2};
     qdri_gemm g = good;
-    (void)state;
     g.round_b = QDRI_AS_STORED;
     CHECK_FAILS(qdri_gemm_run(stream, &g), QDR_ERR_ARGUMENT, "B in way 0");
     g.round_a = g.round_b = QDRI_E5M2;
@@ -459,14 +448,6 @@ static void bad_products_are_refused(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest old[] = {cmocka_unit_test(old_gpus_refuse)};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_stay_what_they_are),   cmocka_unit_test(middles_go_to_the_even_one),
-        cmocka_unit_test(numbers_go_to_the_nearest),  cmocka_unit_test(scales_bring_the_largest_in),
-        cmocka_unit_test(products_of_odd_sizes),      cmocka_unit_test(products_of_even_sizes),
-        cmocka_unit_test(products_of_several_panels), cmocka_unit_test(products_of_huge_and_tiny_factors),
-        cmocka_unit_test(products_hide_nothing),      cmocka_unit_test(recorded_products_last),
-        cmocka_unit_test(bad_products_are_refused),
-    };
     if (argc > 1 && strcmp(argv[1], "old") == 0) return cmocka_run_group_tests(old, device_open, device_close);
-    return cmocka_run_group_tests(tests, device_open, device_close);
+    return run_all_tests(device_open, device_close);
 }

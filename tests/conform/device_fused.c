@@ -210,10 +210,9 @@ static void check_fused(fused_case *t)
     check_around(&t->gelu, t->parts & GELU ? n : 0);
 }
 
-static void products_at_once_are_near(void **state)
+TEST(products_at_once_are_near)
 {
     static const int parts[] = {BIAS, GELU, BIAS | GELU, GELU_OF};
-    (void)state;
     n_fused = n_fused_gelu = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
         fused_case t = make_case(float_types[round % N_TYPES], parts[round / N_TYPES % 4]);
@@ -232,11 +231,10 @@ static void products_at_once_are_near(void **state)
 }
 
 /* One element off, and it is not done at once. */
-static void what_is_not_aligned_is_left(void **state)
+TEST(what_is_not_aligned_is_left)
 {
     static const int parts[] = {GELU, BIAS | GELU, GELU_OF};
     const int does = does_gelu();
-    (void)state;
     for (int i = 0; i < 3; i++) {
         fused_case t = make_case(i % 2 ? QDR_F16 : QDR_BF16, parts[i]);
         qdri_gemm g = t.g;
@@ -265,11 +263,4 @@ static void what_is_not_aligned_is_left(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_at_once_are_near),
-        cmocka_unit_test(what_is_not_aligned_is_left),
-    };
-    return cmocka_run_group_tests(tests, device_open, device_close);
-}
+int main(void) { return run_all_tests(device_open, device_close); }

@@ -83,10 +83,9 @@ static const struct {
                   {QDR_BF16, QDR_F32}, {QDR_F16, QDR_F16}, {QDR_F16, QDR_F32}};
 enum { N_PAIRS = 6, FIRST_NARROW = 2 };
 
-static void products_of_odd_sizes(void **state)
+TEST(products_of_odd_sizes)
 {
     static const double factors[] = {0.0, 1.0, -0.5};
-    (void)state;
     for (int round = 0; round < 150; round++) {
         for (int pair = 0; pair < N_PAIRS; pair++) {
             const gemm_case t = {
@@ -106,13 +105,12 @@ static void products_of_odd_sizes(void **state)
 }
 
 /* oneDNN multiplies BF16 only where the machine can, but its way is the same in F32. */
-static void products_by_onednn(void **state)
+TEST(products_by_onednn)
 {
     static const double factors[] = {0.0, 1.0, -0.5};
     const float x = 1;
     float y = 0;
     const qdri_gemm one = {.m = 1, .n = 1, .k = 1, .a = &x, .b = &x, .c = &y, .lda = 1, .ldb = 1, .ldc = 1, .alpha = 1};
-    (void)state;
     if (on_cuda()) skip();
     if (qdri_gemm_onednn(&one, 1) == QDR_ERR_UNSUPPORTED) skip();
     for (int round = 0; round < 60; round++) {
@@ -131,9 +129,8 @@ static void products_by_onednn(void **state)
 }
 
 /* More than one panel of the conversion in each direction. */
-static void products_of_several_panels(void **state)
+TEST(products_of_several_panels)
 {
-    (void)state;
     for (int pair = FIRST_NARROW; pair < N_PAIRS; pair++) {
         const qdr_dtype dtype = type_pairs[pair].dtype, c_dtype = type_pairs[pair].c_dtype;
         const gemm_case wide = {515, 3, 1030, 0, 1, 1.0, 1.0, dtype, c_dtype, 0};
@@ -144,9 +141,8 @@ static void products_of_several_panels(void **state)
 }
 
 /* NaN and Inf of the inputs are not hidden; k = 0 scales C. */
-static void products_hide_nothing(void **state)
+TEST(products_hide_nothing)
 {
-    (void)state;
     for (int pair = 0; pair < N_PAIRS; pair++) {
         array a = make_random(type_pairs[pair].dtype, 4, 1);
         array b = make_random(type_pairs[pair].dtype, 4, 1);
@@ -169,12 +165,11 @@ static void products_hide_nothing(void **state)
     }
 }
 
-static void bad_products_are_refused(void **state)
+TEST(bad_products_are_refused)
 {
     float x[4] = {0};
     const qdri_gemm good = {.m = 2, .n = 2, .k = 2, .a = x, .b = x, .c = x, .lda = 2, .ldb = 2, .ldc = 2, .alpha = 1};
     qdri_gemm g = good;
-    (void)state;
     CHECK_FAILS(qdri_gemm_run(stream, NULL), QDR_ERR_ARGUMENT, "NULL");
     g.a = NULL;
     CHECK_FAILS(qdri_gemm_run(stream, &g), QDR_ERR_ARGUMENT, "A is NULL");
@@ -198,12 +193,4 @@ static void bad_products_are_refused(void **state)
     assert_int_equal(qdri_dev_status(device), QDR_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_odd_sizes),      cmocka_unit_test(products_by_onednn),
-        cmocka_unit_test(products_of_several_panels), cmocka_unit_test(products_hide_nothing),
-        cmocka_unit_test(bad_products_are_refused),
-    };
-    return cmocka_run_group_tests(tests, device_open, device_close);
-}
+int main(void) { return run_all_tests(device_open, device_close); }

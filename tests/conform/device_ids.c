@@ -59,11 +59,10 @@ static void run_apart(qdri_kernel_kind kind, qdr_dtype dtype, const int32_t *ids
     memory_drop(own_ids);
 }
 
-static void ids_beyond_the_vocabulary(void **state)
+TEST(ids_beyond_the_vocabulary)
 {
     static const int32_t wrong[] = {VOCAB, INT32_MAX};
     static const int64_t places[] = {0, 17, N_ROWS - 1};
-    (void)state;
     for (int i = 0; i < N_READERS * N_TYPES * 3 * 2; i++) {
         const qdri_kernel_kind kind = readers[i % N_READERS];
         const int64_t row = places[i / N_READERS % 3];
@@ -80,9 +79,8 @@ static void ids_beyond_the_vocabulary(void **state)
     }
 }
 
-static void negative_ids_are_none(void **state)
+TEST(negative_ids_are_none)
 {
-    (void)state;
     for (int i = 0; i < N_READERS * N_TYPES; i++) {
         int32_t ids[N_ROWS] = {-1, VOCAB - 1, INT32_MIN, 0, -VOCAB};
         run_apart(readers[i % N_READERS], float_types[i / N_READERS], ids, VOCAB, QDR_OK, NULL);
@@ -90,13 +88,12 @@ static void negative_ids_are_none(void **state)
 }
 
 /* Before it runs: a part of the vocabulary that lies outside of it. */
-static void parts_outside_the_vocabulary(void **state)
+TEST(parts_outside_the_vocabulary)
 {
     static const int64_t wrong[] = {END - 1, 1, -1, INT64_MIN};
     const int32_t ids[N_ROWS] = {0};
     double room[N_ROWS * N_COLS] = {0};
     void *const memory[4] = {room, room, room, room};
-    (void)state;
     (void)device_open(NULL);
     for (int i = 0; i < N_READERS * 4; i++) {
         const qdri_kernel k = kernel_of(readers[i % N_READERS], QDR_F32, ids, wrong[i / N_READERS], memory);
@@ -105,14 +102,4 @@ static void parts_outside_the_vocabulary(void **state)
     }
     assert_int_equal(qdri_dev_status(device), QDR_OK);
     (void)device_close(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_beyond_the_vocabulary),
-        cmocka_unit_test(negative_ids_are_none),
-        cmocka_unit_test(parts_outside_the_vocabulary),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

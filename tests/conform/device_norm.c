@@ -35,9 +35,8 @@ static void check_moments(const array *x, int64_t row, int64_t n, const array *m
     check_near(moments, 3 * row + 2, m2, gamma_of(x->dtype, n + 3) * (m2 + more) + more, "M2");
 }
 
-static void moments_of_rows(void **state)
+TEST(moments_of_rows)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n_rows = 5;
         const int64_t n_cols = odd_sizes[t / N_TYPES];
@@ -56,9 +55,8 @@ static void moments_of_rows(void **state)
 
 /* Three parts of a row, the second empty in odd rows: their merge is the whole's mean and variance. Each step of the
  * merge adds a few roundings of numbers no larger than those checked here. */
-static void merge_is_the_whole(void **state)
+TEST(merge_is_the_whole)
 {
-    (void)state;
     for (int t = 0; t < 2; t++) {
         const qdr_dtype dtype = float_types[t];
         const int64_t n_rows = 9;
@@ -210,9 +208,8 @@ static void check_dx(const norm_arrays *a, int64_t n_cols, int64_t n_features, c
     }
 }
 
-static void apply_and_gradients(void **state)
+TEST(apply_and_gradients)
 {
-    (void)state;
     for (int t = 0; t < N_TYPES * N_SIZES; t++) {
         const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
         const int64_t n_cols = odd_sizes[t / N_TYPES];
@@ -274,13 +271,12 @@ static ref difference(qdri_kernel *k, const norm_arrays *a, array *of, int64_t i
     return (above - below) / (2 * h);
 }
 
-static void gradients_are_differences(void **state)
+TEST(gradients_are_differences)
 {
     const int64_t n_rows = 3;
     const int64_t n_cols = 11;
     qdri_kernel k = norm_of(QDRI_K_NORM_SUMS, QDR_F64, n_rows, n_cols);
     norm_arrays a = norm_make(QDR_F64, n_rows, n_cols);
-    (void)state;
     norm_bind(&k, &a);
     (void)norm_forward(&k, &a);
     k.kind = QDRI_K_NORM_SUMS;
@@ -297,13 +293,4 @@ static void gradients_are_differences(void **state)
     norm_drop(&a);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moments_of_rows),
-        cmocka_unit_test(merge_is_the_whole),
-        cmocka_unit_test(apply_and_gradients),
-        cmocka_unit_test(gradients_are_differences),
-    };
-    RUN_EACH_SET(tests);
-}
+int main(void) { return run_each_set(); }

@@ -7,9 +7,8 @@ static qdri_kernel kernel_of(qdri_kernel_kind kind, qdr_dtype dtype)
     return (qdri_kernel){.kind = kind, .dtype = dtype};
 }
 
-static void sum_of_squares(void **state)
+TEST(sum_of_squares)
 {
-    (void)state;
     for (int t = 0; t < 2 * N_TYPES * N_SIZES; t++) {
         const int64_t n = 13 * odd_sizes[t / (2 * N_TYPES)];
         qdri_kernel k = kernel_of(QDRI_K_SUM_SQUARES, float_types[t / 2 % N_TYPES]);
@@ -125,10 +124,9 @@ static void run_step(qdri_kernel *k)
 }
 
 /* Clipped and not, of gradients that are too large by a power of two or not, the first step and later ones. */
-static void adamw_steps(void **state)
+TEST(adamw_steps)
 {
     qdri_adamw_numbers *numbers = memory_new(sizeof *numbers);
-    (void)state;
     for (int t = 0; t < 4 * N_TYPES * N_SIZES; t++) {
         const qdr_dtype dtype = float_types[t / 4 % N_TYPES];
         const double n_before = (double)test_between(&seed, 0, 3);
@@ -160,12 +158,11 @@ static int are_same(const adamw_arrays *a, const adamw_arrays *b)
 
 /* A norm that is Inf or NaN: nothing happens, and no step is counted, where that is wanted; else NaN shows. The next
  * good step is as if the skipped ones had not been. */
-static void bad_steps_are_skipped(void **state)
+TEST(bad_steps_are_skipped)
 {
     static const double bad[] = {NAN, INFINITY};
     enum { N = 19 };
     qdri_adamw_numbers *numbers = memory_new(sizeof *numbers);
-    (void)state;
     for (int t = 0; t < 2 * N_TYPES; t++) {
         const qdr_dtype dtype = float_types[t / 2];
         adamw_arrays a = arrays_make(dtype, N);
@@ -208,12 +205,11 @@ static qdri_adamw_numbers sums_of(int n_ranks, double lr)
 
 /* Steps of any number of ranks with one rate, which leave this rank's for the next one. That those with different rates
  * fail, which would end the device here, is tested on ranks. */
-static void rates_of_ranks(void **state)
+TEST(rates_of_ranks)
 {
     static const int n_ranks[] = {2, 3, 7, 1000, 1 << 20};
     static const double rates[] = {0, 0.1, 1e-300, 1.7e308, 0x1.fffffffffffffp-7};
     qdri_adamw_numbers *numbers = memory_new(sizeof *numbers);
-    (void)state;
     for (int t = 0; t < 25; t++) {
         adamw_arrays a = arrays_make(QDR_F64, 1);
         qdri_kernel k = step_of(QDR_F64, &a, numbers);
@@ -237,12 +233,11 @@ static void rates_of_ranks(void **state)
     memory_drop(numbers);
 }
 
-static void bad_scales_are_refused(void **state)
+TEST(bad_scales_are_refused)
 {
     qdri_adamw_numbers *numbers = memory_new(sizeof *numbers);
     adamw_arrays a = arrays_make(QDR_F16, 1);
     qdri_kernel k = step_of(QDR_F16, &a, numbers);
-    (void)state;
     k.kind = QDRI_K_ADAMW_BEGIN;
     k.u.adamw.grad_scale = 0;
     CHECK_FAILS(qdri_kernel_run(stream, &k), QDR_ERR_ARGUMENT, "scaled by 0");
@@ -259,12 +254,4 @@ static void bad_scales_are_refused(void **state)
     memory_drop(numbers);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sum_of_squares),         cmocka_unit_test(adamw_steps),
-        cmocka_unit_test(bad_steps_are_skipped),  cmocka_unit_test(rates_of_ranks),
-        cmocka_unit_test(bad_scales_are_refused),
-    };
-    RUN_EACH_SET(tests);
-}
+int main(void) { return run_each_set(); }

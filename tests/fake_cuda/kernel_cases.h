@@ -3,8 +3,6 @@
 #ifndef FAKE_CUDA_KERNEL_CASES_H
 #define FAKE_CUDA_KERNEL_CASES_H
 
-#include <string.h>
-
 #include "core/operands.h"
 #include "dev/device.h"
 #include "narrow.h"

@@ -43,9 +43,8 @@ cudaError_t qdri_cuda_launch_stamp_body(int64_t *nanosecs, cudaStream_t stream)
     return cudaSuccess;
 }
 
-static void test_launch(void **state)
+FAKE_TEST(test_launch)
 {
-    (void)state;
     cudaStream_t stream = new_stream(), other = new_stream();
     float *x = new_memory(32), *y = new_memory(32);
     const qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = QDR_F32, .u.binary = {.n = 8, .a = x, .y = y}};
@@ -64,9 +63,8 @@ static void test_launch(void **state)
 }
 
 /* Rows with gaps that nobody wrote; the result has whole rows of 16 steps. */
-static void test_round(void **state)
+FAKE_TEST(test_round)
 {
-    (void)state;
     enum { HEIGHT = 3, WIDTH = 5, STRIDE = 7, PADDED = 16, X_BYTES = HEIGHT * STRIDE * 4 };
     cudaStream_t stream = new_stream();
     char *x = new_memory(X_BYTES), *y = new_memory(HEIGHT * PADDED);
@@ -178,6 +176,20 @@ static void check_operands(const kernel_case *c, const fake_kernel_accesses *fou
     }
 }
 
+FIXTURE(open_dev)
+{
+    CHECK_OK(qdri_dev_create_cpu(1, &dev));
+    CHECK_OK(qdri_stream_create(dev, QDRI_STREAM_COMPUTE, &cpu_stream));
+    return 0;
+}
+
+FIXTURE(close_dev)
+{
+    qdri_stream_destroy(&cpu_stream);
+    qdri_dev_destroy(&dev);
+    return 0;
+}
+
 /* What is not said to be read is disturbed: the results stay the same. What is not said to be written stays, and all
  * that is said to be written is the same in both runs. */
 static void check_case(kernel_case *c)
@@ -207,9 +219,8 @@ static void check_case(kernel_case *c)
     }
 }
 
-static void test_kernels(void **state)
+TEST_IN(test_kernels, open_dev, close_dev)
 {
-    (void)state;
     static kernel_case c;
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     for (int kind = 0; kind < QDRI_N_KERNELS; kind++) {
@@ -224,9 +235,8 @@ static void test_kernels(void **state)
 }
 
 /* A result may be a source; numbers without a place are not looked for. */
-static void test_reduce(void **state)
+TEST(test_reduce)
 {
-    (void)state;
     static const char x[3][64];
     const void *sources[] = {x[0], x[1]};
     void *results[] = {(void *)(uintptr_t)x[1], (void *)(uintptr_t)x[2]};
@@ -246,31 +256,4 @@ static void test_reduce(void **state)
     kernel.u.gather.n = 0;
     fake_find_accesses(&kernel, &found);
     assert_int_equal(found.n, 0);
-}
-
-static int open_dev(void **state)
-{
-    (void)state;
-    CHECK_OK(qdri_dev_create_cpu(1, &dev));
-    CHECK_OK(qdri_stream_create(dev, QDRI_STREAM_COMPUTE, &cpu_stream));
-    return 0;
-}
-
-static int close_dev(void **state)
-{
-    (void)state;
-    qdri_stream_destroy(&cpu_stream);
-    qdri_dev_destroy(&dev);
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_launch),
-        FAKE_TEST(test_round),
-        cmocka_unit_test_setup_teardown(test_kernels, open_dev, close_dev),
-        cmocka_unit_test(test_reduce),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,8 @@
 /* Two GPUs: the current one, and access to each other's memory. The environment is set by meson. */
 #include "test_fake.h"
 
-static void test_wrong_device(void **state)
+FAKE_TEST(test_wrong_device)
 {
-    (void)state;
     OK(cudaSetDevice(1));
     cudaStream_t there = new_stream();
     cudaEvent_t event = new_event();
@@ -30,9 +29,8 @@ static void test_wrong_device(void **state)
     OK(cudaSetDevice(0));
 }
 
-static void test_pool_of_another(void **state)
+FAKE_TEST(test_pool_of_another)
 {
-    (void)state;
     void *data = NULL;
     cudaMemPool_t pool = new_pool();
     const struct cudaMemAccessDesc access = {.location = {cudaMemLocationTypeDevice, 1},
@@ -49,13 +47,4 @@ static void test_pool_of_another(void **state)
     OK(cudaFreeAsync(data, here));
     OK(cudaStreamSynchronize(here));
     OK(cudaSetDevice(0));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_wrong_device),
-        FAKE_TEST(test_pool_of_another),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,23 +147,22 @@ static inline cudaError_t use(cudaStream_t stream, const char *name, fake_access
 }
 
 /* The tests count reports; at the end nothing is left. */
-static inline int start_counting(void **state)
+FIXTURE(start_counting)
 {
-    (void)state;
+    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
     fake_count_reports(1);
     fake_forget();
     return 0;
 }
 
-static inline int check_nothing_left(void **state)
+FIXTURE(check_nothing_left)
 {
-    (void)state;
     destroy_all();
     const int64_t n = fake_check_leaks();
     if (n) print_error("%s\n", fake_last_report());
     return n != 0;
 }
 
-#define FAKE_TEST(name) cmocka_unit_test_setup_teardown(name, start_counting, check_nothing_left)
+#define FAKE_TEST(name) TEST_IN(name, start_counting, check_nothing_left)
 
 #endif

@@ -90,9 +90,8 @@ static cudaGraphExec_t end(cudaStream_t stream)
 
 /* Launches of one graph come one after the other on any streams, and what was launched goes on when the graph is no
  * more. */
-static void test_launches_in_order(void **state)
+FAKE_TEST(test_launches_in_order)
 {
-    (void)state;
     const scene s = open_scene();
     gate g;
     begin(s.a);
@@ -109,9 +108,8 @@ static void test_launches_in_order(void **state)
 }
 
 /* The same faults are found within a graph, at its launch. */
-static void test_faults_at_launch(void **state)
+FAKE_TEST(test_faults_at_launch)
 {
-    (void)state;
     const scene s = open_scene();
     double *z = new_memory(sizeof *z);
     begin(s.a);
@@ -143,9 +141,8 @@ static void expect_end(cudaStream_t stream, cudaError_t error)
     assert_int_equal(status_of(stream), cudaStreamCaptureStatusNone);
 }
 
-static void test_waiting_is_forbidden(void **state)
+FAKE_TEST(test_waiting_is_forbidden)
 {
-    (void)state;
     const scene s = open_scene();
     double value = 0;
     begin(s.a);
@@ -171,9 +168,8 @@ static void test_waiting_is_forbidden(void **state)
     OK(cudaEventSynchronize(s.fork));
 }
 
-static void test_crossing_is_forbidden(void **state)
+FAKE_TEST(test_crossing_is_forbidden)
 {
-    (void)state;
     const scene s = open_scene();
     cudaGraph_t graph = NULL;
     OK(cudaEventRecord(s.join, s.b));
@@ -196,9 +192,8 @@ static void test_crossing_is_forbidden(void **state)
 }
 
 /* A stream that was forked and has done nothing since it was joined is joined. */
-static void test_joined(void **state)
+FAKE_TEST(test_joined)
 {
-    (void)state;
     const scene s = open_scene();
     cudaStream_t c = new_stream();
     begin(s.a);
@@ -227,9 +222,8 @@ static cudaError_t in_thread(void *(*call)(void *), void *of)
     return (cudaError_t)(intptr_t)result;
 }
 
-static void test_modes(void **state)
+FAKE_TEST(test_modes)
 {
-    (void)state;
     const scene s = open_scene();
     void *data = NULL;
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -256,9 +250,8 @@ static void test_modes(void **state)
     OK(cudaFree(data));
 }
 
-static void test_leaks(void **state)
+FAKE_TEST(test_leaks)
 {
-    (void)state;
     const scene s = open_scene();
     cudaGraph_t graph = NULL;
     begin(s.a);
@@ -267,19 +260,4 @@ static void test_leaks(void **state)
     REPORTS(FAKE_LEAK, fake_check_leaks());
     assert_int_equal(cudaGraphDestroy(graph), cudaSuccess);
     REPORTS(FAKE_DOUBLE_FREE, cudaGraphDestroy(graph));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_launches_in_order),
-        FAKE_TEST(test_faults_at_launch),
-        FAKE_TEST(test_waiting_is_forbidden),
-        FAKE_TEST(test_crossing_is_forbidden),
-        FAKE_TEST(test_joined),
-        FAKE_TEST(test_modes),
-        FAKE_TEST(test_leaks),
-    };
-    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,9 +131,8 @@ static void read_on_new_stream(scene *s)
     OK(cudaStreamSynchronize(stream));
 }
 
-static void test_unmet(void **state)
+FAKE_TEST(test_unmet)
 {
-    (void)state;
     assert_true(fake_threads_are_watched());
     for (int i = 0; i < 20; i++) expect(FAKE_RACE, write_and_wait, read_unmet);
     expect(FAKE_RACE, query, read_unmet);
@@ -149,11 +148,7 @@ static void free_there(scene *s)
     OK(cudaFree(s->data));
 }
 
-static void test_freed(void **state)
-{
-    (void)state;
-    expect(FAKE_RACE, write_and_wait, free_there);
-}
+FAKE_TEST(test_freed) { expect(FAKE_RACE, write_and_wait, free_there); }
 
 /* ---- threads that meet ---- */
 
@@ -210,9 +205,8 @@ static void meet_and_read(scene *s)
     read_there(s);
 }
 
-static void test_met(void **state)
+FAKE_TEST(test_met)
 {
-    (void)state;
     for (int i = 0; i < 20; i++) {
         expect(FAKE_N_FAULTS, write_and_pass, read_after_mutex);
         expect(FAKE_N_FAULTS, say, hear);
@@ -225,9 +219,8 @@ static void test_met(void **state)
 static void nothing(scene *s) { (void)s; }
 
 /* What a thread begins with, and what is known of one that has ended. */
-static void test_begin_and_end(void **state)
+FAKE_TEST(test_begin_and_end)
 {
-    (void)state;
     scene s;
     open_scene(&s);
     write_and_wait(&s);
@@ -284,9 +277,8 @@ static void call_and_write(scene *s)
     take_turn(s, 1);
 }
 
-static void test_through_streams(void **state)
+FAKE_TEST(test_through_streams)
 {
-    (void)state;
     expect(FAKE_N_FAULTS, write_and_record, wait_and_read);
     expect(FAKE_N_FAULTS, write_and_make_wait, read_unmet);
     expect(FAKE_N_FAULTS, write_and_call, read_after_mutex);
@@ -296,9 +288,8 @@ static void test_through_streams(void **state)
 /* ---- the books ---- */
 
 /* Threads that come and go, each of which writes: old accesses do not pile up. */
-static void test_short_history(void **state)
+FAKE_TEST(test_short_history)
 {
-    (void)state;
     scene s;
     open_scene(&s);
     for (ptrdiff_t i = 0; i < 300; i++) {
@@ -309,14 +300,4 @@ static void test_short_history(void **state)
     assert_in_range(fake_find_block(s.data)->history.n, 1, 70);
     fake_unlock();
     close_scene(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_unmet),         FAKE_TEST(test_freed),           FAKE_TEST(test_met),
-        FAKE_TEST(test_begin_and_end), FAKE_TEST(test_through_streams), FAKE_TEST(test_short_history),
-    };
-    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

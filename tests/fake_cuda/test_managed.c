@@ -40,9 +40,8 @@ static void need_checks(void)
     if (!fake_managed_has_views() || !fake_managed_is_checked()) skip();
 }
 
-static void test_unwritten(void **state)
+FAKE_TEST(test_unwritten)
 {
-    (void)state;
     need_checks();
     const scene s = open_scene();
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, s.managed, 1));
@@ -53,9 +52,8 @@ static void test_unwritten(void **state)
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, page(&s, 10) - 1, 2 * PAGE));
 }
 
-static void test_written_by_host(void **state)
+FAKE_TEST(test_written_by_host)
 {
-    (void)state;
     need_checks();
     const scene s = open_scene();
     page(&s, 3)[17] = 1;
@@ -67,9 +65,8 @@ static void test_written_by_host(void **state)
 }
 
 /* What is unwritten stays so where it is copied to. */
-static void test_copied(void **state)
+FAKE_TEST(test_copied)
 {
-    (void)state;
     need_checks();
     const scene s = open_scene();
     QUIET(copy_there(&s, page(&s, 20), 100));
@@ -82,24 +79,11 @@ static void test_copied(void **state)
 static void nothing(void *user) { (void)user; }
 
 /* The last: a function of the host may write at any time, and is not waited for. */
-static void test_functions_of_the_host(void **state)
+FAKE_TEST(test_functions_of_the_host)
 {
-    (void)state;
     need_checks();
     const scene s = open_scene();
     REPORTS(FAKE_UNWRITTEN, read_managed(&s, s.managed, 1));
     OK(cudaLaunchHostFunc(s.stream, nothing, NULL));
     QUIET(read_managed(&s, s.managed, 1));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_unwritten),
-        FAKE_TEST(test_written_by_host),
-        FAKE_TEST(test_copied),
-        FAKE_TEST(test_functions_of_the_host),
-    };
-    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

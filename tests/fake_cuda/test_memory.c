@@ -6,9 +6,8 @@
 
 #include "test_fake.h"
 
-static void test_addresses(void **state)
+FAKE_TEST(test_addresses)
 {
-    (void)state;
     char *data = new_memory(1000), *pinned = new_pinned(10), local;
     assert_ptr_not_equal(fake_translate(data), data);
     assert_ptr_equal(fake_translate(data + 999), (char *)fake_translate(data) + 999);
@@ -29,9 +28,8 @@ static void test_addresses(void **state)
     assert_ptr_equal(mapped, pinned);
 }
 
-static void test_limit(void **state)
+FAKE_TEST(test_limit)
 {
-    (void)state;
     size_t bytes_free = 0, bytes = 0, left = 0;
     OK(cudaMemGetInfo(&bytes_free, &bytes));
     assert_int_equal(bytes_free, bytes);
@@ -50,9 +48,8 @@ static void test_limit(void **state)
     OK(cudaFree(all));
 }
 
-static void test_frees(void **state)
+FAKE_TEST(test_frees)
 {
-    (void)state;
     int local = 0;
     cudaStream_t stream = new_stream();
     char *data = new_memory(100), *pinned = new_pinned(100);
@@ -69,9 +66,8 @@ static void test_frees(void **state)
     REPORTS(FAKE_DOUBLE_FREE, cudaFreeHost(pinned));
 }
 
-static void test_bounds(void **state)
+FAKE_TEST(test_bounds)
 {
-    (void)state;
     char local[200] = {0};
     cudaStream_t stream = new_stream();
     char *data = new_memory(100);
@@ -88,9 +84,8 @@ static void test_bounds(void **state)
 }
 
 /* Memory of the caller's own is pinned as long as it is registered. */
-static void test_registered(void **state)
+FAKE_TEST(test_registered)
 {
-    (void)state;
     gate g;
     int *memory = malloc(100), *data = new_memory(4), local = 0;
     cudaStream_t stream = new_stream();
@@ -112,9 +107,8 @@ static void test_registered(void **state)
 }
 
 /* Copies carry along what is unwritten. */
-static void test_unwritten(void **state)
+FAKE_TEST(test_unwritten)
 {
-    (void)state;
     cudaStream_t stream = new_stream();
     char *data = new_memory(100), *other = new_memory(100);
     REPORTS(FAKE_UNWRITTEN, use(stream, "kernel", FAKE_READ, data, 1));
@@ -133,9 +127,8 @@ static void test_unwritten(void **state)
     OK(cudaStreamSynchronize(stream));
 }
 
-static void test_pools(void **state)
+FAKE_TEST(test_pools)
 {
-    (void)state;
     uint64_t keep = UINT64_MAX;
     cudaMemPool_t pool = new_pool();
     cudaStream_t stream = new_stream(), other = new_stream();
@@ -160,9 +153,8 @@ static void test_pools(void **state)
     REPORTS(FAKE_DESTROYED, cudaMallocFromPoolAsync(&data, 100, pool, stream));
 }
 
-static void test_failures(void **state)
+FAKE_TEST(test_failures)
 {
-    (void)state;
     void *data = NULL, *pinned = NULL;
     cudaStream_t stream = NULL, none = NULL;
     cudaEvent_t event = NULL;
@@ -186,9 +178,8 @@ static void test_failures(void **state)
     OK(cudaFree(data));
 }
 
-static void test_leaks(void **state)
+FAKE_TEST(test_leaks)
 {
-    (void)state;
     cudaStream_t stream = new_stream();
     cudaEvent_t event = new_event();
     void *data = new_memory(8), *pinned = new_pinned(8);
@@ -235,9 +226,8 @@ static int run_child(void (*fault)(void), char *said, size_t bytes)
     return status;
 }
 
-static void test_aborts(void **state)
+TEST(test_aborts)
 {
-    (void)state;
     char said[4096];
     int status = run_child(fault_free, said, sizeof said);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
@@ -246,16 +236,4 @@ static void test_aborts(void **state)
     status = run_child(fault_leak, said, sizeof said);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     assert_non_null(strstr(said, "fake cuda: leak: 1 blocks of memory left"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_aborts), /* first: no threads yet */
-        FAKE_TEST(test_addresses),     FAKE_TEST(test_limit),      FAKE_TEST(test_frees),
-        FAKE_TEST(test_bounds),        FAKE_TEST(test_registered), FAKE_TEST(test_unwritten),
-        FAKE_TEST(test_pools),         FAKE_TEST(test_failures),   FAKE_TEST(test_leaks),
-    };
-    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,18 +148,13 @@ static void run_both(rank *self)
 }
 
 /* Two kernels that fill their GPUs, and wait for each other's place. */
-static void test_starvation(void **state)
+FAKE_TEST(test_starvation)
 {
-    (void)state;
     REPORTS(FAKE_NCCL, play((scene){.max_ctas = 5, .crosses = 1, .ends_by_abort = 1}, run_both);
             assert_non_null(strstr(fake_last_report(), "deadlock")));
 }
 
-static void test_room(void **state)
-{
-    (void)state;
-    QUIET(play((scene){.max_ctas = 4, .crosses = 1}, run_both));
-}
+FAKE_TEST(test_room) { QUIET(play((scene){.max_ctas = 4, .crosses = 1}, run_both)); }
 
 static void add_twice(rank *self)
 {
@@ -176,9 +171,8 @@ static void test_order(void **state)
 }
 
 /* After the first launch the environment is not read again. */
-static void test_environment(void **state)
+FAKE_TEST(test_environment)
 {
-    (void)state;
     play((scene){.max_ctas = 1}, add_twice);
     const int64_t before = fake_counted("unordered");
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
@@ -254,9 +248,8 @@ static void beside(scene wanted, int n_sms, int guest_priority)
 }
 
 /* Of 8 SMs. */
-static void test_products(void **state)
+FAKE_TEST(test_products)
 {
-    (void)state;
     beside((scene){.max_ctas = 3, .priority = URGENT}, 5, 0);
     beside((scene){.max_ctas = 4, .priority = URGENT, .waits = WAITS}, 5, 0);
     beside((scene){.max_ctas = 3, .exchanges = 1, .priority = URGENT, .waits = WAITS}, 5, 0); /* they take four */
@@ -265,18 +258,16 @@ static void test_products(void **state)
 }
 
 /* Their blocks give way to what is more urgent. */
-static void test_kernels(void **state)
+FAKE_TEST(test_kernels)
 {
-    (void)state;
     beside((scene){.max_ctas = 8, .priority = URGENT}, 0, 0);
     beside((scene){.max_ctas = 1, .waits = WAITS}, 0, 0);
     beside((scene){.max_ctas = 1, .priority = URGENT, .waits = WAITS}, 0, URGENT);
 }
 
 /* A kernel waits for a product that is not less urgent. */
-static void test_kernel_behind_product(void **state)
+FAKE_TEST(test_kernel_behind_product)
 {
-    (void)state;
     guest product = {.n_sms = 7}, kernels[2] = {{.priority = 0}, {.priority = URGENT}};
     guest *all[] = {&product, &kernels[0], &kernels[1]};
     for (int i = 0; i < 3; i++) begin_guest(all[i], i != 1);
@@ -303,11 +294,7 @@ static void run_between(rank *self)
     OK(cudaStreamSynchronize(stream));
 }
 
-static void test_urgency(void **state)
-{
-    (void)state;
-    play((scene){.max_ctas = 3, .priority = URGENT}, run_between);
-}
+FAKE_TEST(test_urgency) { play((scene){.max_ctas = 3, .priority = URGENT}, run_between); }
 
 /* ---- what NCCL requires ---- */
 
@@ -328,11 +315,7 @@ static void come_late(rank *self)
     }
 }
 
-static void test_first_use(void **state)
-{
-    (void)state;
-    play((scene){.max_ctas = 1}, come_late);
-}
+FAKE_TEST(test_first_use) { play((scene){.max_ctas = 1}, come_late); }
 
 static void wait_for_report(rank *self)
 {
@@ -340,9 +323,8 @@ static void wait_for_report(rank *self)
     while (fake_reports(FAKE_NCCL) == 0) pause_ms(1);
 }
 
-static void test_mismatch(void **state)
+FAKE_TEST(test_mismatch)
 {
-    (void)state;
     REPORTS(FAKE_NCCL, play((scene){.max_ctas = 1, .n_lacks = 1, .ends_by_abort = 1}, wait_for_report);
             assert_non_null(strstr(fake_last_report(), "rank 1 kind 2 of 99")));
 }
@@ -355,9 +337,8 @@ static void *share(void *user)
     return NULL;
 }
 
-static void test_one_gpu(void **state)
+FAKE_TEST(test_one_gpu)
 {
-    (void)state;
     for (int is_asynchronous = 0; is_asynchronous < 2; is_asynchronous++) {
         scene s = {.is_asynchronous = is_asynchronous};
         run_ranks(&s, share);
@@ -381,9 +362,8 @@ static void record(rank *self)
     OK(cudaGraphExecDestroy(exec));
 }
 
-static void test_graphs(void **state)
+FAKE_TEST(test_graphs)
 {
-    (void)state;
     play((scene){.max_ctas = 1}, record);
     assert_int_equal(fake_reports(FAKE_NCCL), 0);
 }
@@ -415,9 +395,8 @@ static void misuse_memory(rank *self)
     fault_is("which is registered");
 }
 
-static void test_misused_memory(void **state)
+FAKE_TEST(test_misused_memory)
 {
-    (void)state;
     play((scene){.max_ctas = 1}, misuse_memory);
     fault_is("memory is registered with it"); /* of the first communicator, at its end */
 }
@@ -433,23 +412,16 @@ static void mix(rank *self)
     if (handle) NCCL(ncclCommDeregister(self->comms[0], handle));
 }
 
-static void test_mixed_memory(void **state)
+FAKE_TEST(test_mixed_memory)
 {
-    (void)state;
     play((scene){.max_ctas = 1}, mix);
     fault_is("a collective mixes");
 }
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_starvation),   FAKE_TEST(test_room),      FAKE_TEST(test_environment),
-        FAKE_TEST(test_products),     FAKE_TEST(test_kernels),   FAKE_TEST(test_kernel_behind_product),
-        FAKE_TEST(test_urgency),      FAKE_TEST(test_first_use), FAKE_TEST(test_mismatch),
-        FAKE_TEST(test_one_gpu),      FAKE_TEST(test_graphs),    FAKE_TEST(test_misused_memory),
-        FAKE_TEST(test_mixed_memory),
-    };
-    static const struct CMUnitTest in_order[] = {FAKE_TEST(test_order)};
+    static const struct CMUnitTest in_order[] = {
+        cmocka_unit_test_setup_teardown(test_order, start_counting, check_nothing_left)};
     if (getenv("NCCL_LAUNCH_ORDER_IMPLICIT")) return cmocka_run_group_tests(in_order, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

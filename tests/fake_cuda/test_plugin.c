@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin's own sources on the fake, where the rest of CUDA can be called, too. */
-#include <time.h>
-
 #include "comm/nccl/internal.h"
 #include "dev/cuda/cuda.h"
 #include "test_fake.h"
@@ -35,10 +33,9 @@ static qdr_status add(qdr_stream *stream, const void *a, const void *b, void *su
 }
 
 /* A GPU that was let in reads what the other's pool gave, and what a caller took there. */
-static void test_peers(void **state)
+FAKE_TEST(test_peers)
 {
     enum { BYTES = 256 };
-    (void)state;
     qdri_dev *near = open_device(0), *far = open_device(1);
     qdr_stream *stream = open_stream(near), *writer = open_stream(far);
     void *mine = NULL, *pooled = NULL;
@@ -62,10 +59,9 @@ static void test_peers(void **state)
 }
 
 /* What is not reached is no error of the caller's. */
-static void test_event_reached(void **state)
+FAKE_TEST(test_event_reached)
 {
     gate g;
-    (void)state;
     qdri_dev *dev = open_device(0);
     qdr_stream *stream = open_stream(dev);
     qdr_event *event = NULL;
@@ -83,9 +79,8 @@ static void test_event_reached(void **state)
 }
 
 /* At least one, no more than all parts and the world's have room for together. */
-static void test_part_ctas(void **state)
+FAKE_TEST(test_part_ctas)
 {
-    (void)state;
     assert_int_equal(qdri_nccl_part_ctas(8, 11), 8);
     assert_int_equal(qdri_nccl_part_ctas(8, 12), 4);
     assert_int_equal(qdri_nccl_part_ctas(3, 14), 2);
@@ -97,10 +92,9 @@ static void test_part_ctas(void **state)
 }
 
 /* On the device's GPU, whichever the caller uses, also when clocks are compared again, after a second. */
-static void test_stamps(void **state)
+FAKE_TEST(test_stamps)
 {
     int64_t at_ns = 0;
-    (void)state;
     qdri_dev *dev = open_device(0);
     qdr_stream *stream = open_stream(dev);
     OK(cudaSetDevice(1));
@@ -180,13 +174,12 @@ static void close_member(member *self)
     pthread_mutex_destroy(&self->comm.base.family_mutex);
 }
 
-static void test_many_members(void **state)
+FAKE_TEST(test_many_members)
 {
     static member members[MEMBERS];
     pthread_t threads[MEMBERS];
     int64_t counts[MEMBERS];
     ncclUniqueId id;
-    (void)state;
     qdri_dev *dev = open_device(0);
     assert_int_equal(ncclGetUniqueId(&id), ncclSuccess);
     for (int j = 0; j < MEMBERS; j++) counts[j] = j % 4;
@@ -198,13 +191,4 @@ static void test_many_members(void **state)
     for (int j = 0; j < MEMBERS; j++) pthread_join(threads[j], NULL);
     for (int j = 0; j < MEMBERS; j++) close_member(&members[j]);
     qdri_dev_destroy(&dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_peers),  FAKE_TEST(test_event_reached), FAKE_TEST(test_part_ctas),
-        FAKE_TEST(test_stamps), FAKE_TEST(test_many_members),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

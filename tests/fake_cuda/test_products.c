@@ -112,9 +112,8 @@ static cublasStatus_t run(const scene *s, const product *p) { return run_with(s,
 
 /* ---- detected ---- */
 
-static void test_detects(void **state)
+FAKE_TEST(test_detects)
 {
-    (void)state;
     scene s = open_scene();
     product p = new_product(&s, CUDA_R_32F, CUDA_R_32F, 0, 8, 8, 8);
     assert_int_equal(find_algos(&s, &p), 4);
@@ -146,9 +145,8 @@ static void test_detects(void **state)
 /* ---- refused ---- */
 
 /* What was told to be aligned must be. */
-static void test_alignment(void **state)
+FAKE_TEST(test_alignment)
 {
-    (void)state;
     scene s = open_scene();
     product p = new_product(&s, CUDA_R_16BF, CUDA_R_16BF, 0, 8, 7, 8);
     prefer(&s, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 16, sizeof(uint32_t));
@@ -158,10 +156,9 @@ static void test_alignment(void **state)
     LT_GIVES(run_found(&s, &p), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-static void test_fp8(void **state)
+FAKE_TEST(test_fp8)
 {
     static const int64_t k[] = {32, 24}; /* the second is no multiple of 16 */
-    (void)state;
     scene s = open_scene();
     for (int turns_a = 0; turns_a < 2; turns_a++)
         for (int i = 0; i < 2; i++) {
@@ -170,9 +167,8 @@ static void test_fp8(void **state)
         }
 }
 
-static void test_wrong_shapes(void **state)
+FAKE_TEST(test_wrong_shapes)
 {
-    (void)state;
     scene s = open_scene();
     product p = new_product(&s, CUDA_R_32F, CUDA_R_32F, 0, 4, 4, 4);
     p.b = new_matrix(&s, CUDA_R_32F, 5, 4, 1);
@@ -190,11 +186,10 @@ static void set_epilogue(const product *p, uint32_t epilogue, const void *bias, 
     describe(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_ld, sizeof aux_ld);
 }
 
-static void test_wrong_epilogues(void **state)
+FAKE_TEST(test_wrong_epilogues)
 {
     static const uint32_t wrong[] = {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_DGELU | CUBLASLT_EPILOGUE_BIAS};
     static const int64_t lds[] = {24, 8, 20}; /* good; too short; no units of 8 */
-    (void)state;
     scene s = open_scene();
     const product p = new_product(&s, CUDA_R_16BF, CUDA_R_16BF, 1, 16, 5, 8);
     const matrix aux = new_matrix(&s, CUDA_R_16BF, 24, 5, 1);
@@ -215,9 +210,8 @@ static void test_wrong_epilogues(void **state)
 /* ---- offered ---- */
 
 /* With less memory than one needs it does not run; with a limit of 0 none needs any. */
-static void test_workspaces(void **state)
+FAKE_TEST(test_workspaces)
 {
-    (void)state;
     scene s = open_scene();
     const product p = new_product(&s, CUDA_R_32F, CUDA_R_32F, 0, 4, 4, 4);
     assert_int_equal(find_algos(&s, &p), 4);
@@ -229,11 +223,10 @@ static void test_workspaces(void **state)
 }
 
 /* Parts of sums are rounded to a narrow result's type, unless that is excluded. */
-static void test_reductions(void **state)
+FAKE_TEST(test_reductions)
 {
     static const uint32_t allowed[] = {UINT32_MAX, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
     static const uint32_t offered[] = {CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
-    (void)state;
     scene s = open_scene();
     const product p = new_product(&s, CUDA_R_16BF, CUDA_R_16BF, 0, 4, 4, 32);
     for (int i = 0; i < 2; i++) {
@@ -250,9 +243,8 @@ static void test_reductions(void **state)
 }
 
 /* An algorithm is for the bias that the description had. */
-static void test_bias_alignment(void **state)
+FAKE_TEST(test_bias_alignment)
 {
-    (void)state;
     scene s = open_scene();
     char *bias = new_memory(256);
     const product p = new_product(&s, CUDA_R_32F, CUDA_R_32F, 0, 4, 4, 4);
@@ -264,14 +256,4 @@ static void test_bias_alignment(void **state)
         set_epilogue(&p, CUBLASLT_EPILOGUE_BIAS, bias + 16, NULL, 0);
         LT_GIVES(run_found(&s, &p), i ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_detects),      FAKE_TEST(test_alignment),       FAKE_TEST(test_fp8),
-        FAKE_TEST(test_wrong_shapes), FAKE_TEST(test_wrong_epilogues), FAKE_TEST(test_workspaces),
-        FAKE_TEST(test_reductions),   FAKE_TEST(test_bias_alignment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

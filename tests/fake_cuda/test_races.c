@@ -27,9 +27,8 @@ static void produce_and_consume(const scene *s, int waits)
     OK(use(s->b, "consumer", FAKE_READ, s->data + 50, 100));
 }
 
-static void test_removed_wait(void **state)
+FAKE_TEST(test_removed_wait)
 {
-    (void)state;
     for (int i = 0; i < 20; i++) {
         const scene s = open_scene();
         QUIET(produce_and_consume(&s, 1));
@@ -42,9 +41,8 @@ static void test_removed_wait(void **state)
     }
 }
 
-static void test_kinds(void **state)
+FAKE_TEST(test_kinds)
 {
-    (void)state;
     const scene s = open_scene();
     QUIET(OK(use(s.a, "read", FAKE_READ, s.data, 100)));
     QUIET(OK(use(s.b, "read", FAKE_READ, s.data, 100)));
@@ -59,9 +57,8 @@ static void test_kinds(void **state)
 }
 
 /* An old access is not forgotten because a later one, which is ordered, lies over it. */
-static void test_covered(void **state)
+FAKE_TEST(test_covered)
 {
-    (void)state;
     const scene s = open_scene();
     OK(use(s.a, "write", FAKE_WRITE, s.data, 100));
     OK(use(s.a, "read", FAKE_READ, s.data, 100));
@@ -76,9 +73,8 @@ static void test_covered(void **state)
 }
 
 /* Waits order through a third stream, and an event's record does not order what follows it. */
-static void test_transitive(void **state)
+FAKE_TEST(test_transitive)
 {
-    (void)state;
     const scene s = open_scene();
     cudaStream_t c = new_stream();
     OK(use(s.a, "write", FAKE_WRITE, s.data, 100));
@@ -91,9 +87,8 @@ static void test_transitive(void **state)
     REPORTS(FAKE_RACE, use(s.b, "read", FAKE_READ, s.data + 200, 100));
 }
 
-static void test_host_orders(void **state)
+FAKE_TEST(test_host_orders)
 {
-    (void)state;
     const scene s = open_scene();
     OK(use(s.a, "write", FAKE_WRITE, s.data, 100));
     OK(cudaEventRecord(s.event, s.a));
@@ -103,9 +98,8 @@ static void test_host_orders(void **state)
 }
 
 /* A new stream in the place of one that was destroyed before it was done. */
-static void test_slots(void **state)
+FAKE_TEST(test_slots)
 {
-    (void)state;
     const scene s = open_scene();
     cudaStream_t old = new_stream();
     OK(use(old, "write", FAKE_WRITE, s.data, 100));
@@ -119,9 +113,8 @@ static void test_slots(void **state)
 }
 
 /* Panels of a matrix, side by side, do not meet; one column wider they do. */
-static void test_panels(void **state)
+FAKE_TEST(test_panels)
 {
-    (void)state;
     const scene s = open_scene();
     const fake_access left = {FAKE_WRITE, s.data, 20, 50, 10};
     const fake_access right = {FAKE_WRITE, s.data + 20, 30, 50, 10};
@@ -155,9 +148,8 @@ static fake_access random_access(uint64_t *random, const char *base)
     return a;
 }
 
-static void test_overlaps(void **state)
+FAKE_TEST(test_overlaps)
 {
-    (void)state;
     static const char base[1];
     uint64_t random = test_seed();
     int n_overlaps = 0;
@@ -177,9 +169,8 @@ static void test_overlaps(void **state)
 }
 
 /* The history stays short where the same is done again and again. */
-static void test_short_history(void **state)
+FAKE_TEST(test_short_history)
 {
-    (void)state;
     const scene s = open_scene();
     for (int i = 0; i < 1000; i++) {
         OK(use(s.a, "write", FAKE_WRITE, s.data, 100));
@@ -192,15 +183,4 @@ static void test_short_history(void **state)
     fake_lock();
     assert_in_range(fake_find_block(s.data)->history.n, 1, 3);
     fake_unlock();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_removed_wait), FAKE_TEST(test_kinds),       FAKE_TEST(test_covered),
-        FAKE_TEST(test_transitive),   FAKE_TEST(test_host_orders), FAKE_TEST(test_slots),
-        FAKE_TEST(test_panels),       FAKE_TEST(test_overlaps),    FAKE_TEST(test_short_history),
-    };
-    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

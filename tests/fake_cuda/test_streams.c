@@ -27,9 +27,8 @@ static void enqueue_line(cudaStream_t stream, diary *book, int entry)
 }
 
 /* One stream stands still, the other goes on; the calls return meanwhile. */
-static void test_asynchronous(void **state)
+FAKE_TEST(test_asynchronous)
 {
-    (void)state;
     static diary book;
     gate g;
     cudaStream_t held = new_stream(), free_one = new_stream();
@@ -47,9 +46,8 @@ static void test_asynchronous(void **state)
 }
 
 /* A wait is for the record before it, whatever becomes of the event. */
-static void test_record_again(void **state)
+FAKE_TEST(test_record_again)
 {
-    (void)state;
     gate g;
     cudaStream_t first = new_stream(), held = new_stream(), waits = new_stream();
     cudaEvent_t event = new_event();
@@ -72,9 +70,8 @@ static void test_record_again(void **state)
     OK(cudaStreamSynchronize(waits));
 }
 
-static void test_destroyed_stream_finishes(void **state)
+FAKE_TEST(test_destroyed_stream_finishes)
 {
-    (void)state;
     static diary book;
     gate g;
     cudaStream_t stream = new_stream(), other = new_stream();
@@ -89,9 +86,8 @@ static void test_destroyed_stream_finishes(void **state)
     assert_int_equal(book.entries[0], 7);
 }
 
-static void test_pageable_source_is_staged(void **state)
+FAKE_TEST(test_pageable_source_is_staged)
 {
-    (void)state;
     gate g;
     int source[4] = {1, 2, 3, 4}, got[4] = {0};
     cudaStream_t stream = new_stream();
@@ -111,9 +107,8 @@ static void test_pageable_source_is_staged(void **state)
     assert_int_equal(got[0], 6);
 }
 
-static void test_pinned_target_comes_later(void **state)
+FAKE_TEST(test_pinned_target_comes_later)
 {
-    (void)state;
     gate g;
     const int source = 3;
     cudaStream_t stream = new_stream();
@@ -128,9 +123,8 @@ static void test_pinned_target_comes_later(void **state)
     assert_int_equal(*pinned, 3);
 }
 
-static void test_times(void **state)
+FAKE_TEST(test_times)
 {
-    (void)state;
     float millisecs = -1;
     gate g;
     cudaStream_t stream = new_stream();
@@ -173,9 +167,8 @@ static void copy_flag(void *user)
     atomic_store(&flags[1], atomic_load(&flags[0]));
 }
 
-static void test_values(void **state)
+FAKE_TEST(test_values)
 {
-    (void)state;
     void *none = NULL;
     const value_call wait = find_call("cuStreamWaitValue32");
     const value_call write = find_call("cuStreamWriteValue32");
@@ -194,9 +187,8 @@ static void test_values(void **state)
     GIVES(cudaGetDriverEntryPointByVersion("cuNothing", &none, 12000, 0, NULL), cudaErrorSymbolNotFound);
 }
 
-static void test_wrong_handles(void **state)
+FAKE_TEST(test_wrong_handles)
 {
-    (void)state;
     int value = 0;
     cudaStream_t stream = new_stream();
     cudaEvent_t event = new_event();
@@ -212,20 +204,4 @@ static void test_wrong_handles(void **state)
     REPORTS(FAKE_DESTROYED, cudaEventRecord(event, stream));
     REPORTS(FAKE_DESTROYED, cudaStreamWaitEvent(stream, event, 0));
     REPORTS(FAKE_DOUBLE_FREE, cudaEventDestroy(event));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FAKE_TEST(test_asynchronous),
-        FAKE_TEST(test_record_again),
-        FAKE_TEST(test_destroyed_stream_finishes),
-        FAKE_TEST(test_pageable_source_is_staged),
-        FAKE_TEST(test_pinned_target_comes_later),
-        FAKE_TEST(test_times),
-        FAKE_TEST(test_values),
-        FAKE_TEST(test_wrong_handles),
-    };
-    print_message("FAKE_CUDA_SEED=%llu\n", (unsigned long long)fake_seed());
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,9 +37,8 @@ static void save(const char *name, int64_t n_rows, int64_t n_cols)
     CHECK_OK(qdr_output_commit(&output));
 }
 
-static int make_inputs(void **state)
+FIXTURE(make_inputs)
 {
-    (void)state;
     strcpy(folder, "/tmp/quadrille-fault-XXXXXX");
     assert_non_null(mkdtemp(folder));
     save("x.npy", 5, 4);
@@ -65,9 +64,8 @@ static int remove_folder(const char *name)
     return n_files;
 }
 
-static int remove_inputs(void **state)
+FIXTURE(remove_inputs)
 {
-    (void)state;
     remove_folder(folder);
     return 0;
 }
@@ -129,28 +127,14 @@ static void fail_each(int kinds, inject_extent extent, int wanted_code)
     assert_true(n_failed > 1 && n < MOST_CALLS);
 }
 
-static void memory_runs_out(void **state)
-{
-    (void)state;
-    fail_each(INJECT_MEMORY, INJECT_ONCE, EXIT_NOTHING_FITS);
-}
+TEST(memory_runs_out) { fail_each(INJECT_MEMORY, INJECT_ONCE, EXIT_NOTHING_FITS); }
 
-static void no_more_memory(void **state)
-{
-    (void)state;
-    fail_each(INJECT_MEMORY, INJECT_ONWARDS, EXIT_NOTHING_FITS);
-}
+TEST(no_more_memory) { fail_each(INJECT_MEMORY, INJECT_ONWARDS, EXIT_NOTHING_FITS); }
 
-static void threads_run_out(void **state)
-{
-    (void)state;
-    fail_each(INJECT_THREAD, INJECT_ONCE, EXIT_FAILED);
-}
+TEST(threads_run_out) { fail_each(INJECT_THREAD, INJECT_ONCE, EXIT_FAILED); }
 
 int main(int argc, char **argv)
 {
     each = argc > 1 && strcmp(argv[1], "each") == 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_runs_out), cmocka_unit_test(no_more_memory),
-                                       cmocka_unit_test(threads_run_out)};
-    return cmocka_run_group_tests(tests, make_inputs, remove_inputs);
+    return run_all_tests(make_inputs, remove_inputs);
 }

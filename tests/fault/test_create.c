@@ -92,25 +92,14 @@ static void fail_each(int kind, inject_extent extent, int n_ranks)
     assert_true(n > 1 && n < MOST_CALLS);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
-    (void)state;
     for (int n_ranks = 1; n_ranks <= 4; n_ranks++) fail_each(INJECT_MEMORY, INJECT_ONCE, n_ranks);
     fail_each(INJECT_MEMORY, INJECT_ONWARDS, 2);
 }
 
-static void threads_run_out(void **state)
+TEST(threads_run_out)
 {
-    (void)state;
     for (int n_ranks = 1; n_ranks <= 4; n_ranks++) fail_each(INJECT_THREAD, INJECT_ONCE, n_ranks);
     fail_each(INJECT_THREAD, INJECT_ONWARDS, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(threads_run_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

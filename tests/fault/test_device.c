@@ -73,23 +73,6 @@ static void try_all(int kind, qdr_status want)
     assert_true(n > 2);
 }
 
-static void memory_fails(void **state)
-{
-    (void)state;
-    try_all(INJECT_MEMORY, QDR_ERR_MEMORY);
-}
+TEST(memory_fails) { try_all(INJECT_MEMORY, QDR_ERR_MEMORY); }
 
-static void threads_fail(void **state)
-{
-    (void)state;
-    try_all(INJECT_THREAD, QDR_ERR_THREAD);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_fails),
-        cmocka_unit_test(threads_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST(threads_fail) { try_all(INJECT_THREAD, QDR_ERR_THREAD); }

@@ -2,8 +2,6 @@
 /* What another run may do to PATH.partial between the moment when this one opens it and its lock. */
 #define _GNU_SOURCE /* flock, mkdtemp */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -49,10 +47,9 @@ static int is_draft(int file)
 }
 
 /* Another run takes the new file for one that a dead run has left. */
-static void what_was_removed_is_made_again(void **state)
+TEST(what_was_removed_is_made_again)
 {
     qdri_partial *partial;
-    (void)state;
     other_run = remove_draft;
     CHECK_OK(qdri_partial_create(path, &partial));
     assert_null(other_run);
@@ -62,10 +59,9 @@ static void what_was_removed_is_made_again(void **state)
 }
 
 /* Another run has removed what a dead run left, and has begun to write. */
-static void what_another_run_has_made_stays(void **state)
+TEST(what_another_run_has_made_stays)
 {
     qdri_partial *partial;
-    (void)state;
     make_draft();
     close(others);
     other_run = replace_draft;
@@ -77,26 +73,14 @@ static void what_another_run_has_made_stays(void **state)
     assert_int_equal(unlink(draft), 0);
 }
 
-static int make_folder(void **state)
+FIXTURE(make_folder)
 {
-    (void)state;
     if (!mkdtemp(folder)) return -1;
     snprintf(path, sizeof path, "%s/file", folder);
     snprintf(draft, sizeof draft, "%s.partial", path);
     return 0;
 }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
+FIXTURE(remove_folder) { return rmdir(folder); }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_removed_is_made_again),
-        cmocka_unit_test(what_another_run_has_made_stays),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_all_tests(make_folder, remove_folder); }

@@ -11,9 +11,8 @@
 #include "fault/inject.h"
 #include "qdr_test.h"
 
-static void only_the_call_asked_for_fails(void **state)
+TEST(only_the_call_asked_for_fails)
 {
-    (void)state;
     for (long n = 0; n < 3; n++) {
         void *memory[3];
         inject_begin(INJECT_MEMORY, n, INJECT_ONCE);
@@ -27,9 +26,8 @@ static void only_the_call_asked_for_fails(void **state)
     }
 }
 
-static void later_calls_may_fail_too(void **state)
+TEST(later_calls_may_fail_too)
 {
-    (void)state;
     void *memory[3] = {0};
     inject_begin(INJECT_MEMORY, 1, INJECT_ONWARDS);
     for (int i = 0; i < 3; i++) assert_int_equal(qdri_calloc(8, 1, "a test", &memory[i]), i ? QDR_ERR_MEMORY : QDR_OK);
@@ -37,9 +35,8 @@ static void later_calls_may_fail_too(void **state)
     free(memory[0]);
 }
 
-static void counting_fails_nothing(void **state)
+TEST(counting_fails_nothing)
 {
-    (void)state;
     char *copy = NULL;
     inject_begin(INJECT_MEMORY | INJECT_THREAD, -1, INJECT_ONWARDS);
     CHECK_OK(qdri_strdup("text", &copy));
@@ -50,9 +47,8 @@ static void counting_fails_nothing(void **state)
 
 static void *nothing(void *unused) { return unused; }
 
-static void threads_fail_apart_from_memory(void **state)
+TEST(threads_fail_apart_from_memory)
 {
-    (void)state;
     pthread_t thread;
     inject_begin(INJECT_THREAD, 0, INJECT_ONCE);
     void *memory = NULL;
@@ -65,10 +61,9 @@ static void threads_fail_apart_from_memory(void **state)
 }
 
 /* Under the names that the wrappers have, or nothing would ever fail. */
-static void file_calls_fail_as_asked(void **state)
+TEST(file_calls_fail_as_asked)
 {
     char letters[4] = "";
-    (void)state;
     const int file = open("/tmp", O_RDWR | O_TMPFILE, 0600);
     if (file < 0) skip(); /* not on every file system */
     inject_file_error(EIO, 0);
@@ -101,14 +96,4 @@ static void file_calls_fail_as_asked(void **state)
     assert_int_equal(inject_end(), 1);
     assert_int_equal(close(file), -1);
     assert_int_equal(errno, EBADF);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_call_asked_for_fails), cmocka_unit_test(later_calls_may_fail_too),
-        cmocka_unit_test(counting_fails_nothing),        cmocka_unit_test(threads_fail_apart_from_memory),
-        cmocka_unit_test(file_calls_fail_as_asked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,9 +95,8 @@ static void check_call(const scene *s, long first, long stride, qdr_status (*cal
     assert_true(n_failed > 10);
 }
 
-static void each_allocation_of_a_call(void **state)
+TEST(each_allocation_of_a_call)
 {
-    (void)state;
     scene s;
     load_scene(&s);
     check_call(&s, 0, 1, predict);
@@ -107,9 +106,8 @@ static void each_allocation_of_a_call(void **state)
     check_call(&s, 0, 1, timeline);
 }
 
-static void each_allocation_of_a_machine_and_a_model(void **state)
+TEST(each_allocation_of_a_machine_and_a_model)
 {
-    (void)state;
     for (long n = 0;; n++) {
         scene s;
         qdr_model *model = (qdr_model *)&s;
@@ -127,13 +125,4 @@ static void each_allocation_of_a_machine_and_a_model(void **state)
         CHECK_FAILS(status, QDR_ERR_MEMORY, "memory");
         assert_true(s.machine.n_links == 0 || model == NULL);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_allocation_of_a_call),
-        cmocka_unit_test(each_allocation_of_a_machine_and_a_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,17 +55,10 @@ static void check_call(qdr_status (*call)(qdr_network *net, int *n_names), qdr_s
     }
 }
 
-static void each_allocation(void **state)
+TEST(each_allocation)
 {
-    (void)state;
     check_call(load, QDR_OK);
     check_call(parse, QDR_OK);
     check_call(list, QDR_OK);
     check_call(unknown, QDR_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Races between ranks that meet in a node's memory, simulated by one thread: the other member arrives at a chosen
  * moment, in the middle of a step of this one. */
-#include <stdlib.h>
-
 #include "comm/mpi/internal.h"
 #include "qdr_test.h"
 
@@ -94,9 +92,8 @@ static void check_sum(const pair *p)
 }
 
 /* Whoever is about to sleep asks once more: the last to come may have looked for sleepers before. */
-static void who_comes_before_the_sleep_is_seen(void **state)
+TEST(who_comes_before_the_sleep_is_seen)
 {
-    (void)state;
     current = pair_make();
     comes = BEFORE_SLEEPING;
     given_up = 0;
@@ -106,9 +103,8 @@ static void who_comes_before_the_sleep_is_seen(void **state)
 }
 
 /* All have come, then somebody fails in what follows: this collective has all that it needs. */
-static void who_comes_and_then_fails_has_come(void **state)
+TEST(who_comes_and_then_fails_has_come)
 {
-    (void)state;
     current = pair_make();
     comes = WHILE_LOOKING_AT_PEERS;
     given_up = 1;
@@ -117,22 +113,11 @@ static void who_comes_and_then_fails_has_come(void **state)
     pair_free(current);
 }
 
-static void who_does_not_come_and_fails_is_not_waited_for(void **state)
+TEST(who_does_not_come_and_fails_is_not_waited_for)
 {
-    (void)state;
     current = pair_make();
     comes = NEVER;
     given_up = 1;
     assert_int_equal(sum_until_asleep(current), QDR_ERR_PEER);
     pair_free(current);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_comes_before_the_sleep_is_seen),
-        cmocka_unit_test(who_comes_and_then_fails_has_come),
-        cmocka_unit_test(who_does_not_come_and_fails_is_not_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,15 +208,8 @@ static void fail_each(inject_extent extent)
     assert_true(n_errors > 1 && n < MOST_CALLS);
 }
 
-static void memory_runs_out(void **state)
+TEST(memory_runs_out)
 {
-    (void)state;
     fail_each(INJECT_ONCE);
     fail_each(INJECT_ONWARDS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_runs_out)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

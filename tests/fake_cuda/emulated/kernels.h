@@ -58,9 +58,8 @@ static qdr_stream *cpu_stream;
 static qdri_cuda_target target;
 static uint64_t seed;
 
-static inline int open_devices(void **state)
+FIXTURE(open_devices)
 {
-    (void)state;
     seed = test_seed();
     CHECK_OK(qdri_dev_create_cpu(1, &cpu));
     CHECK_OK(qdri_stream_create(cpu, QDRI_STREAM_COMPUTE, &cpu_stream));
@@ -71,9 +70,8 @@ static inline int open_devices(void **state)
     return 0;
 }
 
-static inline int close_devices(void **state)
+FIXTURE(close_devices)
 {
-    (void)state;
     CHECK_CUDA(cudaStreamDestroy(target.stream));
     CHECK_CUDA(cudaFree(target.scratch));
     CHECK_CUDA(cudaFreeHost(target.fault));

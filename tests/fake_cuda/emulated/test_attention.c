@@ -176,9 +176,8 @@ static void check_heads(heads h)
     }
 }
 
-static void shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     check_heads((heads){0, 1, 1, 1, 1, 1});
     check_heads((heads){0, 2, 5, 2, 2, 3});
     check_heads((heads){0, 2, 17, 4, 2, 8});
@@ -196,11 +195,10 @@ static void shapes(void **state)
 }
 
 /* Heads that go to tensor cores. */
-static void tensor_cores(void **state)
+TEST(tensor_cores)
 {
     static const int64_t contexts[] = {1, 31, 64, 65, 128, 130, 200};
     static const int64_t sizes[] = {128, 64, 80, 96, 32};
-    (void)state;
     for (int i = 0; i < 20; i++) {
         const qdr_dtype dtype = i < 10 ? QDR_BF16 : QDR_F16;
         const int64_t n_kv = 1 + i % 2, size = sizes[i % 5];
@@ -210,8 +208,4 @@ static void tensor_cores(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(tensor_cores)};
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+int main(void) { return run_all_tests(open_devices, close_devices); }

@@ -103,9 +103,8 @@ static operand *add_wire(kernel_test *test)
     return add_messages(test, AT(codec.wire), (int64_t)fake_message_bytes(&test->kernel));
 }
 
-static void encode(void **state)
+TEST(encode)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_ENCODE, round);
         add_elements(&test, AT(codec.x), test.kernel.dtype, test.kernel.u.codec.n);
@@ -115,9 +114,8 @@ static void encode(void **state)
     }
 }
 
-static void decode(void **state)
+TEST(decode)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_DECODE, round);
         test.kernel.accumulate = round % 2;
@@ -127,9 +125,8 @@ static void decode(void **state)
     }
 }
 
-static void decode_sum(void **state)
+TEST(decode_sum)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_DECODE_SUM, round);
         const int n_sources = (int)test_between(&seed, 1, MOST_SOURCES);
@@ -185,9 +182,8 @@ static void add_part(const kernel_test *like, several *all, int i)
 }
 
 /* Several messages at once have the bits of each alone. */
-static void parts(void **state)
+TEST(parts)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS / 3); round++) {
         static several all;
         const kernel_test test = codec_test(round % 2 ? QDRI_K_ENCODE : QDRI_K_DECODE, round / 2);
@@ -219,14 +215,13 @@ static void parts(void **state)
     }
 }
 
-static void wrong_parts(void **state)
+TEST(wrong_parts)
 {
     float x[2] = {0}, wire[16];
     const qdri_code_part cases_of[] = {
         {.n = 2, .x = x, .wire = wire}, {.n = 3, .x = x, .wire = wire}, {.n = 2, .x = x}};
     static const qdr_status statuses[] = {QDR_OK, QDR_ERR_SHAPE, QDR_ERR_ARGUMENT};
     kernel_test test = codec_test(QDRI_K_ENCODE, 0);
-    (void)state;
     test.kernel.u.codec.n = 2;
     test.kernel.u.codec.n_parts = 1;
     for (int i = 0; i < 3; i++) {
@@ -238,10 +233,9 @@ static void wrong_parts(void **state)
 }
 
 /* Blocks that are all zeros, or decode to NaN. */
-static void special_numbers(void **state)
+TEST(special_numbers)
 {
     static const double special[] = {0, -0.0, NAN, INFINITY, -INFINITY, 3e38, -3e38, 0x1p-130, 0x1p-101, 1};
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS); round++) {
         kernel_test test = codec_test(QDRI_K_ENCODE, round);
         if (test.on_cpu) continue; /* of the special numbers, a NaN of BF16 has many bits */
@@ -258,11 +252,4 @@ static void special_numbers(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(encode), cmocka_unit_test(decode),      cmocka_unit_test(decode_sum),
-        cmocka_unit_test(parts),  cmocka_unit_test(wrong_parts), cmocka_unit_test(special_numbers),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+int main(void) { return run_all_tests(open_devices, close_devices); }

@@ -20,9 +20,8 @@ static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int
     check_kernel(&test);
 }
 
-static void elements(void **state)
+TEST(elements)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS); round++) {
         for (int t = 0; t < N_TYPES; t++) {
             const int64_t n = random_size(2000);
@@ -36,9 +35,8 @@ static void elements(void **state)
     }
 }
 
-static void parts(void **state)
+TEST(parts)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS * N_TYPES); round++) {
         kernel_test test = test_of(QDRI_K_SUM_PARTS, float_types[round % N_TYPES]);
         const int64_t n = random_size(1000), n_parts = test_between(&seed, 1, 9);
@@ -73,11 +71,10 @@ static void rows(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t
     check_kernel(&test);
 }
 
-static void rows_of_all_kinds(void **state)
+TEST(rows_of_all_kinds)
 {
     static const qdri_kernel_kind kinds[] = {QDRI_K_BIAS_ADD, QDRI_K_COLUMN_SUM, QDRI_K_POSITION_ADD,
                                              QDRI_K_POSITION_SUM};
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS * 4 * N_TYPES); round++) {
         const int64_t n_cols = random_size(1030);
         rows(kinds[round % 4], float_types[round / 4 % N_TYPES], random_size(n_cols > 100 ? 40 : 1000), n_cols);
@@ -86,9 +83,8 @@ static void rows_of_all_kinds(void **state)
     rows(QDRI_K_COLUMN_SUM, QDR_F64, 20, 70000); /* no room for many */
 }
 
-static void squares(void **state)
+TEST(squares)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS * N_TYPES); round++) {
         kernel_test test = test_of(QDRI_K_SUM_SQUARES, float_types[round % N_TYPES]);
         const int64_t n = round < N_TYPES ? 50000 + round : random_size(3000);
@@ -159,9 +155,8 @@ static void adamw_on(qdr_dtype dtype, int64_t n, int is_skipped)
 }
 
 /* Two ranks whose rates differ by one bit: noted, once, and the step does nothing. */
-static void rates_are_compared(void **state)
+TEST(rates_are_compared)
 {
-    (void)state;
     for (int differ = 0; differ < 2; differ++) {
         qdri_adamw_numbers *numbers = NULL;
         qdri_kernel kernel = {.kind = QDRI_K_ADAMW_BEGIN, .dtype = QDR_F32};
@@ -185,9 +180,8 @@ static void rates_are_compared(void **state)
     }
 }
 
-static void optimizer(void **state)
+TEST(optimizer)
 {
-    (void)state;
     adamw_rate();
     for (int round = 0; round < cases(N_ROUNDS * N_TYPES); round++)
         adamw_on(float_types[round % N_TYPES], random_size(2000), round % 7 == 0);
@@ -197,9 +191,8 @@ static void optimizer(void **state)
     }
 }
 
-static void blocks(void **state)
+TEST(blocks)
 {
-    (void)state;
     for (int round = 0; round < cases(6 * N_ROUNDS); round++) {
         kernel_test test = test_of(QDRI_K_COPY_BLOCK, QDR_U8);
         const size_t unit = (size_t)1 << test_between(&seed, 0, 5);
@@ -216,13 +209,4 @@ static void blocks(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements),           cmocka_unit_test(parts),
-        cmocka_unit_test(rows_of_all_kinds),  cmocka_unit_test(squares),
-        cmocka_unit_test(optimizer),          cmocka_unit_test(blocks),
-        cmocka_unit_test(rates_are_compared),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+int main(void) { return run_all_tests(open_devices, close_devices); }

@@ -88,10 +88,9 @@ static void backward(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
     check_kernel(&test);
 }
 
-static void norms(void **state)
+TEST(norms)
 {
     static void (*const kinds[])(qdr_dtype, int64_t, int64_t) = {moments, merge, apply, sums, backward};
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS * 5 * N_TYPES); round++) {
         const int64_t n_cols = random_size(1030);
         kinds[round % 5](float_types[round / 5 % N_TYPES], random_size(n_cols > 100 ? 20 : 600), n_cols);
@@ -150,10 +149,9 @@ static void entropy(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int6
     check_kernel(&test);
 }
 
-static void entropies(void **state)
+TEST(entropies)
 {
     static const qdri_kernel_kind kinds[] = {QDRI_K_CE_MAX, QDRI_K_CE_SUMS, QDRI_K_CE_LOSS, QDRI_K_CE_BACKWARD};
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS * 4 * N_TYPES); round++) {
         const int64_t n_cols = random_size(1030);
         entropy(kinds[round % 4], float_types[round / 4 % N_TYPES], random_size(n_cols > 100 ? 20 : 1000), n_cols);
@@ -188,9 +186,8 @@ static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_
     check_kernel(&test);
 }
 
-static void embeddings(void **state)
+TEST(embeddings)
 {
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS * 2 * N_TYPES); round++) {
         const int64_t n_cols = random_size(520);
         embed(round % 2 ? QDRI_K_EMBED_FORWARD : QDRI_K_EMBED_BACKWARD, float_types[round / 2 % N_TYPES],
@@ -201,10 +198,9 @@ static void embeddings(void **state)
 }
 
 /* The first fault is noted, once; the result is that of a row without a token. */
-static void faults_are_noted(void **state)
+TEST(faults_are_noted)
 {
     enum { N = 3000, VOCAB = 50, WRONG = 77 };
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         kernel_test test = kind ? entropy_of(QDRI_K_CE_SUMS, QDR_F32, N, VOCAB)
                                 : test_of(QDRI_K_EMBED_BACKWARD, QDR_F32);
@@ -293,10 +289,9 @@ static void reduce(qdr_dtype dtype, qdr_reduce op, int64_t n, int n_sources, int
     test_free(got);
 }
 
-static void reductions(void **state)
+TEST(reductions)
 {
     static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16, QDR_I32};
-    (void)state;
     for (int round = 0; round < cases(N_ROUNDS * 15); round++) {
         const int n_sources = round < 15 ? QDRI_REDUCE_MOST : (int)test_between(&seed, 1, 9);
         const int n_results = (int)test_between(&seed, 1, n_sources);
@@ -316,12 +311,11 @@ static int64_t key_at(qdr_dtype dtype, const char *keys, int i)
 }
 
 /* Keys are in the order of the numbers; a NaN is above or below all; and they are the numbers again. */
-static void keys(void **state)
+TEST(keys)
 {
     static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     static const double numbers[] = {-INFINITY, -3, -2, -1e-7, -0.0, 0.0, 1e-7, 2, 3, INFINITY, NAN, -NAN};
     enum { N = sizeof numbers / sizeof *numbers, N_ORDERED = N - 2 };
-    (void)state;
     for (int type = 0; type < 4; type++)
         for (int round = 0; round < 4; round++) {
             const qdr_dtype dtype = types[type];
@@ -364,10 +358,9 @@ static void keys(void **state)
         }
 }
 
-static void stamps(void **state)
+TEST(stamps)
 {
     int64_t *times;
-    (void)state;
     CHECK_CUDA(cudaHostAlloc((void **)&times, 2 * sizeof *times, cudaHostAllocMapped));
     for (int i = 0; i < 2; i++) CHECK_CUDA(qdri_cuda_launch_stamp(times + i, target.stream));
     CHECK_CUDA(cudaStreamSynchronize(target.stream));
@@ -375,13 +368,4 @@ static void stamps(void **state)
     CHECK_CUDA(cudaFreeHost(times));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms),      cmocka_unit_test(entropies),
-        cmocka_unit_test(embeddings), cmocka_unit_test(faults_are_noted),
-        cmocka_unit_test(reductions), cmocka_unit_test(keys),
-        cmocka_unit_test(stamps),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+int main(void) { return run_all_tests(open_devices, close_devices); }

@@ -22,13 +22,12 @@ static qdri_gemm product_of(const array *x, const array *c)
 }
 
 /* The rounded numbers are multiplied as bf16. */
-static void codes_without_a_product(void **state)
+TEST(codes_without_a_product)
 {
     array x = make_random(QDR_BF16, (int64_t)SIZE * SIZE, 1);
     array c = {QDR_F32, (int64_t)SIZE * SIZE, memory_new(SIZE * SIZE * sizeof(float))};
     qdri_gemm g = product_of(&x, &c);
     const int64_t before = counted("heuristic");
-    (void)state;
     g.round_a = g.round_b = QDRI_E4M3;
     assert_true(before >= 0);
     setenv("FAKE_CUDA_NO_FP8", "1", 1);
@@ -40,13 +39,12 @@ static void codes_without_a_product(void **state)
 }
 
 /* A number that was measured elsewhere and names nothing here means the first. */
-static void algorithms_that_are_none(void **state)
+TEST(algorithms_that_are_none)
 {
     array x = make_random(QDR_F32, (int64_t)SIZE * SIZE, 1);
     array first = make(QDR_F32, (int64_t)SIZE * SIZE), c = make(QDR_F32, (int64_t)SIZE * SIZE);
     qdri_gemm g = product_of(&x, &first);
     const int64_t before = counted("heuristic");
-    (void)state;
     CHECK_OK(qdri_gemm_run(stream, &g));
     g.c = c.data;
     g.algorithm = 7;
@@ -68,14 +66,13 @@ static int64_t runs_of(int tile)
 }
 
 /* A number means the same algorithm in whatever list it is, with a bias as without. */
-static void numbers_mean_algorithms(void **state)
+TEST(numbers_mean_algorithms)
 {
     array x = make_random(QDR_F32, (int64_t)SIZE * SIZE, 1);
     array plain = make(QDR_F32, (int64_t)SIZE * SIZE), with = make(QDR_F32, (int64_t)SIZE * SIZE);
     array bias = make(QDR_F32, SIZE);
     qdri_gemm g = product_of(&x, &plain);
     int numbers[8], n = 0;
-    (void)state;
     for (int i = 0; i < SIZE; i++) set(&bias, i, 0);
     CHECK_OK(qdri_gemm_list_algorithms(stream, &g, 8, numbers, &n));
     assert_int_equal(n, N_TILES);
@@ -99,11 +96,10 @@ static void numbers_mean_algorithms(void **state)
 }
 
 /* What one operand lacks is not asked of the other. */
-static void operands_that_are_not_aligned(void **state)
+TEST(operands_that_are_not_aligned)
 {
     array x = make_random(QDR_F32, (int64_t)SIZE * SIZE + 1, 1);
     array c = make(QDR_F32, (int64_t)SIZE * SIZE);
-    (void)state;
     for (int which = 0; which < 2; which++) {
         qdri_gemm g = product_of(&x, &c);
         const void **odd = which ? &g.b : &g.a;
@@ -117,13 +113,12 @@ static void operands_that_are_not_aligned(void **state)
 
 /* What was offered and does not run is passed over, and the context lives; once all are refused, what was fused is done
  * in steps, and the rest says so. */
-static void algorithms_that_are_refused(void **state)
+TEST(algorithms_that_are_refused)
 {
     enum { WIDE = SIZE + 4 }; /* of which nothing is known yet */
     array x = make_random(QDR_F32, (int64_t)WIDE * WIDE, 1);
     array c = make(QDR_F32, (int64_t)WIDE * WIDE), bias = make_random(QDR_F32, WIDE, 1);
     qdri_gemm g = product_of(&x, &c);
-    (void)state;
     g.m = g.n = g.k = g.lda = g.ldb = g.ldc = WIDE;
     setenv("FAKE_CUDA_REFUSED", "20,21", 1);
     const int64_t before = runs_of(2);
@@ -151,12 +146,4 @@ static void algorithms_that_are_refused(void **state)
     drop(&bias);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_without_a_product),     cmocka_unit_test(algorithms_that_are_none),
-        cmocka_unit_test(numbers_mean_algorithms),     cmocka_unit_test(operands_that_are_not_aligned),
-        cmocka_unit_test(algorithms_that_are_refused),
-    };
-    return cmocka_run_group_tests(tests, device_open, device_close);
-}
+int main(void) { return run_all_tests(device_open, device_close); }

@@ -106,17 +106,15 @@ static void check_call(int i, const char *plan)
     finish();
 }
 
-static void rejected_work_fails_the_device(void **state)
+TEST(rejected_work_fails_the_device)
 {
-    (void)state;
     for (int i = 0; i < N_CALLS; i++)
         for (int j = 0; j < 2 && calls[i].plans[j]; j++) check_call(i, calls[i].plans[j]);
 }
 
-static void rejected_recordings_do_not(void **state)
+TEST(rejected_recordings_do_not)
 {
     void *recorded = NULL;
-    (void)state;
     prepare(copy);
     CHECK_OK(qdri_record_begin(stream));
     plan_failure("copy:1");
@@ -130,10 +128,9 @@ static void rejected_recordings_do_not(void **state)
     finish();
 }
 
-static void rejected_runs_of_recordings_do(void **state)
+TEST(rejected_runs_of_recordings_do)
 {
     void *recorded = NULL;
-    (void)state;
     prepare(copy);
     CHECK_OK(qdri_record_begin(stream));
     CHECK_OK(copy());
@@ -147,9 +144,8 @@ static void rejected_runs_of_recordings_do(void **state)
 }
 
 /* The thread's own GPU is another one, so that each call has to choose. */
-static int arrays_make(void **state)
+FIXTURE(arrays_make)
 {
-    (void)state;
     set_gpu(1);
     seed = test_seed();
     x = make_random(QDR_F32, N, 1);
@@ -157,20 +153,11 @@ static int arrays_make(void **state)
     return 0;
 }
 
-static int arrays_drop(void **state)
+FIXTURE(arrays_drop)
 {
-    (void)state;
     drop(&x);
     drop(&y);
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rejected_work_fails_the_device),
-        cmocka_unit_test(rejected_recordings_do_not),
-        cmocka_unit_test(rejected_runs_of_recordings_do),
-    };
-    return cmocka_run_group_tests(tests, arrays_make, arrays_drop);
-}
+int main(void) { return run_all_tests(arrays_make, arrays_drop); }

@@ -5,12 +5,11 @@
 #include "qdr_test.h"
 #include "slow_crc.h"
 
-static void shares_of_runs_give_the_checksum(void **state)
+TEST(shares_of_runs_give_the_checksum)
 {
     enum { MOST = 3000 };
     static unsigned char bytes[MOST];
     uint64_t seed = test_seed();
-    (void)state;
     assert_int_equal(slow_crc((const unsigned char *)"123456789", 9), 0xcbf43926u);
     for (int trial = 0; trial < 300; trial++) {
         const size_t n = test_random(&seed) % MOST;
@@ -56,7 +55,7 @@ static uint32_t crc_of_two(const unsigned char *run, size_t n_run, const int64_t
 #define G (INT64_C(1) << 30)
 
 /* Zeros before, between and after two runs of nine bytes: so many as no test could write. */
-static void shares_of_large_tensors(void **state)
+TEST(shares_of_large_tensors)
 {
     static const int64_t cases[][3] = {{0, 0, 0},
                                        {3, 5, 7},
@@ -72,7 +71,6 @@ static void shares_of_large_tensors(void **state)
                                        {1024 * G + 1, 2048 * G + 2, 3 * G}};
     static const char run[] = "123456789", shown[] = "---123456789-----123456789-------";
     unsigned char few[sizeof shown - 1];
-    (void)state;
     for (size_t i = 0; i < sizeof few; i++) few[i] = (unsigned char)(shown[i] == '-' ? 0 : shown[i]);
     assert_int_equal(crc_of_two((const unsigned char *)run, 9, cases[1]), slow_crc(few, sizeof few));
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
@@ -84,13 +82,4 @@ static void shares_of_large_tensors(void **state)
         if (qdri_crc_of_shares(shares, n) != crc) fail_msg("case %d: runs one by one", i);
         if (qdri_crc_of_shares(qdri_crc_runs_share(&runs, n_after), n) != crc) fail_msg("case %d: runs together", i);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_of_runs_give_the_checksum),
-        cmocka_unit_test(shares_of_large_tensors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

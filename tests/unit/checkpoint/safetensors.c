@@ -16,17 +16,15 @@
 
 static char start[512], folder[64];
 
-static int enter(void **state)
+FIXTURE(enter)
 {
-    (void)state;
     strcpy(folder, "/tmp/qdr_tensors_XXXXXX");
     return !getcwd(start, sizeof start) || !mkdtemp(folder) || chdir(folder) != 0;
 }
 
-static int leave(void **state)
+FIXTURE(leave)
 {
     char command[128];
-    (void)state;
     snprintf(command, sizeof command, "rm -r %s", folder);
     return chdir(start) != 0 || system(command) != 0; /* NOLINT(cert-env33-c): a folder of this test */
 }
@@ -99,13 +97,12 @@ static void write_sample(const char *path)
     assert_null(file);
 }
 
-static void what_is_written_is_read(void **state)
+TEST_IN(what_is_written_is_read, enter, leave)
 {
     double weights[ROWS * COLUMNS], read[ROWS * COLUMNS];
     uint16_t bias[COLUMNS], read_bias[COLUMNS];
     int64_t steps;
     qdr_safetensors *file;
-    (void)state;
     fill(weights, bias);
     write_sample("a.safetensors");
     CHECK_OK(qdr_safetensors_open("a.safetensors", &file));
@@ -150,11 +147,10 @@ static void what_is_written_is_read(void **state)
 }
 
 /* The bytes themselves: places, checksums of tensors and of the header. */
-static void the_format_is_kept(void **state)
+TEST_IN(the_format_is_kept, enter, leave)
 {
     const size_t weight_bytes = sizeof(double[ROWS][COLUMNS]), bias_bytes = sizeof(uint16_t[COLUMNS]);
     size_t n;
-    (void)state;
     write_sample("a.safetensors");
     unsigned char *bytes = (unsigned char *)slurp("a.safetensors", &n);
     size_t length = 0;
@@ -198,11 +194,10 @@ static void poke(const char *path, size_t at, char byte)
     assert_int_equal(fclose(file), 0);
 }
 
-static void each_flipped_bit_is_found(void **state)
+TEST_IN(each_flipped_bit_is_found, enter, leave)
 {
     size_t n;
     char name[64];
-    (void)state;
     write_sample("a");
     char *bytes = slurp("a", &n);
     assert_string_equal(damage_of("a", name), "");
@@ -222,7 +217,7 @@ static void each_flipped_bit_is_found(void **state)
     free(bytes);
 }
 
-static void headers_that_contradict_themselves_are_refused(void **state)
+TEST_IN(headers_that_contradict_themselves_are_refused, enter, leave)
 {
     static const struct {
         const char *header;
@@ -263,7 +258,6 @@ static void headers_that_contradict_themselves_are_refused(void **state)
         {"nothing", 0, "not JSON"},
     };
     qdr_safetensors *file;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make("a", cases[i].header, cases[i].n_data);
         CHECK_FAILS(qdr_safetensors_open("a", &file), QDR_ERR_ARGUMENT, cases[i].says);
@@ -299,7 +293,7 @@ static uint16_t nearest(qdr_dtype type, double x)
     return best;
 }
 
-static void numbers_are_rounded_once(void **state)
+TEST_IN(numbers_are_rounded_once, enter, leave)
 {
     enum { N = 4000 };
     static const qdr_dtype types[] = {QDR_BF16, QDR_F16};
@@ -307,7 +301,6 @@ static void numbers_are_rounded_once(void **state)
     static uint16_t y[N];
     uint64_t seed = test_seed();
     qdr_safetensors *file;
-    (void)state;
     for (int i = 0; i < N; i++) { /* many at, or a hair beside, the middle of two numbers */
         const double mantissa = 1 + (double)(test_random(&seed) >> 40 & 0xfff) * 0x1p-12;
         const double hair = ((double)(test_random(&seed) >> 33 & 3) - 1) * 0x1p-45;
@@ -335,12 +328,11 @@ static void write_one(const char *path, const char *name, unsigned char value)
     CHECK_OK(qdr_safetensors_close(&file));
 }
 
-static void an_index_names_several_files(void **state)
+TEST_IN(an_index_names_several_files, enter, leave)
 {
     static const char index[] = "{\"metadata\":{\"total_size\":2},\"weight_map\":{\"b\":\"2.st\",\"a\":\"1.st\"}}";
     unsigned char value;
     qdr_safetensors *file;
-    (void)state;
     write_one("1.st", "a", 10);
     write_one("2.st", "b", 20);
     spill("x.index.json", index, sizeof index - 1);
@@ -364,7 +356,7 @@ static void an_index_names_several_files(void **state)
 }
 
 /* The first file that has a key says what it means; keys come in the order of the files. */
-static void metadata_of_several_files(void **state)
+TEST_IN(metadata_of_several_files, enter, leave)
 {
     static const char index[] = "{\"weight_map\":{\"a\":\"1.st\",\"b\":\"2.st\",\"c\":\"3.st\"}}";
     static const char *const pairs[3][5] = {{"x", "1"}, {"x", "2", "y", "2"}, {"z", "3", "y", "3"}};
@@ -372,7 +364,6 @@ static void metadata_of_several_files(void **state)
     static const char *const names[] = {"a", "b", "c"}, *const paths[] = {"1.st", "2.st", "3.st"};
     const unsigned char value = 1;
     qdr_safetensors *file;
-    (void)state;
     for (int i = 0; i < 3; i++) {
         CHECK_OK(
             qdr_safetensors_create(paths[i], &(qdr_tensor){.name = names[i], .dtype = QDR_U8}, 1, pairs[i], &file));
@@ -390,14 +381,13 @@ static void metadata_of_several_files(void **state)
     CHECK_OK(qdr_safetensors_close(&file));
 }
 
-static void an_incomplete_file_leaves_the_old_one(void **state)
+TEST_IN(an_incomplete_file_leaves_the_old_one, enter, leave)
 {
     const qdr_tensor two[] = {{.name = "a", .dtype = QDR_U8, .n_dims = 1, .shape = {3}}, {.name = "b", .type = "U8"}};
     const qdr_tensor twice[] = {two[0], two[0]};
     unsigned char bytes[3] = {1, 2, 3};
     qdr_safetensors *file;
     char name[64];
-    (void)state;
     write_one("a", "old", 1);
     CHECK_OK(qdr_safetensors_create("a", two, 2, NULL, &file));
     CHECK_FAILS(qdr_safetensors_read(file, 0, 0, 1, QDR_U8, bytes), QDR_ERR_STATE, "is being written");
@@ -426,11 +416,10 @@ static void an_incomplete_file_leaves_the_old_one(void **state)
 /* ---- each element once ---- */
 
 /* Against one mark for each byte. */
-static void spans_are_what_was_written(void **state)
+TEST(spans_are_what_was_written)
 {
     enum { MOST = 200 };
     uint64_t seed = test_seed();
-    (void)state;
     for (int trial = 0; trial < 500; trial++) {
         char marks[MOST + 1] = {0};
         qdri_spans spans = {0};
@@ -453,12 +442,11 @@ static void spans_are_what_was_written(void **state)
 }
 
 /* Runs that follow each other are one, and two passes over a million places move little memory. */
-static void spans_are_cheap(void **state)
+TEST(spans_are_cheap)
 {
     enum { N = 1 << 20 };
     qdri_spans spans = {0};
     int overlaps;
-    (void)state;
     for (int64_t i = 0; i < N; i++) CHECK_OK(qdri_spans_add(&spans, i, i + 1, &overlaps));
     for (int64_t i = 2 * N; i-- > N + 1;) CHECK_OK(qdri_spans_add(&spans, i, i + 1, &overlaps));
     assert_int_equal(spans.n_before + spans.n_after, 2);
@@ -470,13 +458,12 @@ static void spans_are_cheap(void **state)
     qdri_spans_free(&spans);
 }
 
-static void elements_are_written_once(void **state)
+TEST_IN(elements_are_written_once, enter, leave)
 {
     const qdr_tensor ten = {.name = "a", .dtype = QDR_U8, .n_dims = 1, .shape = {10}};
     const unsigned char bytes[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, others[10] = {0};
     unsigned char found[10];
     qdr_safetensors *file;
-    (void)state;
     CHECK_OK(qdr_safetensors_create("a", &ten, 1, NULL, &file));
     CHECK_OK(qdr_safetensors_write(file, 0, 0, 5, bytes));
     CHECK_FAILS(qdr_safetensors_write(file, 0, 0, 5, others), QDR_ERR_ARGUMENT, "tensor a were written before");
@@ -498,13 +485,12 @@ static void elements_are_written_once(void **state)
     CHECK_FAILS(qdr_safetensors_close(&file), QDR_ERR_STATE, "of the 10 bytes of tensor a, 5 were written");
 }
 
-static void a_finished_file_has_its_name_later(void **state)
+TEST_IN(a_finished_file_has_its_name_later, enter, leave)
 {
     const qdr_tensor one = {.name = "new", .type = "U8"};
     const unsigned char value = 7;
     char name[64];
     qdr_safetensors *file, *old;
-    (void)state;
     write_one("a", "old", 1);
     for (int is_kept = 0; is_kept < 2; is_kept++) {
         CHECK_OK(qdr_safetensors_create("a", &one, 1, NULL, &file));
@@ -528,23 +514,4 @@ static void a_finished_file_has_its_name_later(void **state)
     CHECK_OK(qdr_safetensors_close(&file));
     assert_string_equal(damage_of("a", name), "");
     CHECK_FAILS(qdr_safetensors_finish(NULL), QDR_ERR_ARGUMENT, "NULL");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_written_is_read, enter, leave),
-        cmocka_unit_test_setup_teardown(the_format_is_kept, enter, leave),
-        cmocka_unit_test_setup_teardown(each_flipped_bit_is_found, enter, leave),
-        cmocka_unit_test_setup_teardown(headers_that_contradict_themselves_are_refused, enter, leave),
-        cmocka_unit_test_setup_teardown(numbers_are_rounded_once, enter, leave),
-        cmocka_unit_test_setup_teardown(an_index_names_several_files, enter, leave),
-        cmocka_unit_test_setup_teardown(metadata_of_several_files, enter, leave),
-        cmocka_unit_test_setup_teardown(an_incomplete_file_leaves_the_old_one, enter, leave),
-        cmocka_unit_test(spans_are_what_was_written),
-        cmocka_unit_test(spans_are_cheap),
-        cmocka_unit_test_setup_teardown(elements_are_written_once, enter, leave),
-        cmocka_unit_test_setup_teardown(a_finished_file_has_its_name_later, enter, leave),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,6 @@
 #include "comm/local/local.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "qdr_test.h"
 
@@ -69,14 +66,14 @@ static int broadcast_once(unsigned char *data[N_MEMBERS], unsigned give_up_us)
     return n_ok;
 }
 
-static void all_have_what_the_root_sent(void **state)
+TEST(all_have_what_the_root_sent)
 {
     unsigned char **data = *state;
     assert_int_equal(broadcast_once(data, 0), N_MEMBERS);
     for (int j = 0; j < N_MEMBERS; j++) assert_int_equal(count_bytes(data[j], j == ROOT ? AFTERWARDS : SENT), BYTES);
 }
 
-static void a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next(void **state)
+TEST(a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next)
 {
     unsigned char **data = *state;
     for (unsigned try = 1; try <= N_TRIES; try++) {
@@ -130,19 +127,14 @@ static void expect_all_told(int root, size_t bytes, const char *words)
     qdri_barrier_free(&barrier);
 }
 
-static void a_broadcast_that_differs_fails_on_all(void **state)
+TEST(a_broadcast_that_differs_fails_on_all)
 {
-    (void)state;
     expect_all_told(1, 16, "from root 0 on rank 0, 16 bytes from root 1 on rank 2");
     expect_all_told(2, 16, "from root 0 on rank 0, 16 bytes from root 2 on rank 2");
     expect_all_told(0, 4, "16 bytes from root 0 on rank 0, 4 bytes");
 }
 
-static void a_broadcast_meets_no_agreement(void **state)
-{
-    (void)state;
-    expect_all_told(-1, 0, "rank 0 is in a broadcast, rank 2 in an agreement");
-}
+TEST(a_broadcast_meets_no_agreement) { expect_all_told(-1, 0, "rank 0 is in a broadcast, rank 2 in an agreement"); }
 
 static int take_memory(void **state)
 {
@@ -162,13 +154,4 @@ static int give_memory_back(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_have_what_the_root_sent),
-        cmocka_unit_test(a_broadcast_given_up_lets_nobody_read_what_the_root_writes_next),
-        cmocka_unit_test(a_broadcast_that_differs_fails_on_all),
-        cmocka_unit_test(a_broadcast_meets_no_agreement),
-    };
-    return cmocka_run_group_tests(tests, take_memory, give_memory_back);
-}
+int main(void) { return run_all_tests(take_memory, give_memory_back); }

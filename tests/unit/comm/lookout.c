@@ -3,7 +3,6 @@
 #include "comm/mpi/lookout.h"
 
 #include <stdatomic.h>
-#include <time.h>
 
 #include "dev/clock.h"
 #include "qdr_test.h"
@@ -24,26 +23,23 @@ static void sleep_for(double secs)
     nanosleep(&(struct timespec){.tv_sec = (long)secs, .tv_nsec = (long)(1e9 * (secs - (double)(long)secs))}, NULL);
 }
 
-static int begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     atomic_store(&n_told, 0);
     qdri_lookout_begin(LIMIT_SECS, note, said);
     return 0;
 }
 
-static int end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     qdri_lookout_end();
     return 0;
 }
 
 /* Nearly all looks find a call, but each another one. */
-static void many_calls_are_no_long_one(void **state)
+TEST_IN(many_calls_are_no_long_one, begin, end)
 {
     const int64_t begun_ns = qdri_now_ns();
-    (void)state;
     while (qdri_now_ns() - begun_ns < (int64_t)(4e9 * LIMIT_SECS)) {
         qdri_mpi_enter("MPI_Short");
         sleep_for(0.005);
@@ -53,10 +49,9 @@ static void many_calls_are_no_long_one(void **state)
 }
 
 /* The second one, which follows at once, has its own time. */
-static void each_long_call_is_told_once(void **state)
+TEST_IN(each_long_call_is_told_once, begin, end)
 {
     static const char *const names[] = {"MPI_First", "MPI_Second"};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const int64_t begun_ns = qdri_now_ns();
         qdri_mpi_enter(names[i]);
@@ -70,22 +65,11 @@ static void each_long_call_is_told_once(void **state)
     }
 }
 
-static void without_a_limit_none_is(void **state)
+TEST_IN(without_a_limit_none_is, begin, end)
 {
-    (void)state;
     qdri_lookout_set_limit(0);
     qdri_mpi_enter("MPI_Long");
     sleep_for(3 * LIMIT_SECS);
     assert_int_equal(qdri_mpi_left(7), 7);
     assert_int_equal(atomic_load(&n_told), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(many_calls_are_no_long_one, begin, end),
-        cmocka_unit_test_setup_teardown(each_long_call_is_told_once, begin, end),
-        cmocka_unit_test_setup_teardown(without_a_limit_none_is, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

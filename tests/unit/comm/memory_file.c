@@ -4,7 +4,6 @@
 #include "comm/mpi/heap.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -36,10 +35,9 @@ static int add_one(const memory_file *file)
     return 0;
 }
 
-static void another_process_sees_it(void **state)
+TEST(another_process_sees_it)
 {
     memory_file file;
-    (void)state;
     char *mine = qdri_memory_file_create(BYTES, &file);
     assert_non_null(mine);
     for (int i = 0; i < BYTES; i++) assert_int_equal(mine[i], 0);
@@ -50,10 +48,9 @@ static void another_process_sees_it(void **state)
     qdri_memory_file_close(&file);
 }
 
-static void only_the_very_file_is_mapped(void **state)
+TEST(only_the_very_file_is_mapped)
 {
     memory_file file, other;
-    (void)state;
     char *mine = qdri_memory_file_create(BYTES, &file);
     char *more = qdri_memory_file_create(BYTES, &other);
     assert_non_null(mine);
@@ -75,10 +72,9 @@ static void only_the_very_file_is_mapped(void **state)
 }
 
 /* Emptied, it takes no memory, though it is still mapped. */
-static void emptied_it_takes_no_memory(void **state)
+TEST(emptied_it_takes_no_memory)
 {
     memory_file file;
-    (void)state;
     char *mine = qdri_memory_file_create(BYTES, &file);
     assert_non_null(mine);
     memset(mine, 1, BYTES);
@@ -123,9 +119,8 @@ static int create_too_much(const memory_file *unused)
 }
 
 /* Nothing, instead of a signal. */
-static void limits_are_kept(void **state)
+TEST(limits_are_kept)
 {
-    (void)state;
     assert_int_equal(in_child(create_beyond_the_limit, NULL), 0);
     assert_int_equal(in_child(create_without_numbers, NULL), 0);
     assert_int_equal(in_child(create_too_much, NULL), 0);
@@ -134,15 +129,4 @@ static void limits_are_kept(void **state)
 #else
     (void)create_without_room;
 #endif
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_process_sees_it),
-        cmocka_unit_test(only_the_very_file_is_mapped),
-        cmocka_unit_test(emptied_it_takes_no_memory),
-        cmocka_unit_test(limits_are_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

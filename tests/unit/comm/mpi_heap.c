@@ -3,8 +3,6 @@
 #include "comm/mpi/heap.h"
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "qdr_test.h"
@@ -54,10 +52,9 @@ static const char *see(const two_ranks *t, const char *p)
 }
 
 /* A block that takes the place of another is not the other, whatever is mapped already. */
-static void memory_that_is_freed_and_taken_again_is_mapped_anew(void **state)
+TEST(memory_that_is_freed_and_taken_again_is_mapped_anew)
 {
     two_ranks t;
-    (void)state;
     two_ranks_make(&t);
     for (int round = 0; round < N_ROUNDS; round++) {
         char *blocks[N_BLOCKS], text[32];
@@ -86,10 +83,9 @@ static int count_files(void)
     return n;
 }
 
-static void files_are_closed(void **state)
+TEST(files_are_closed)
 {
     two_ranks t;
-    (void)state;
     const int before = count_files();
     two_ranks_make(&t);
     char *first = t.source.alloc(t.source.user, BYTES), *last = t.source.alloc(t.source.user, BYTES);
@@ -102,13 +98,4 @@ static void files_are_closed(void **state)
     two_ranks_free(&t);
     t.source.free(t.source.user, last); /* a block may outlive its heap's world */
     assert_int_equal(count_files(), before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_is_freed_and_taken_again_is_mapped_anew),
-        cmocka_unit_test(files_are_closed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

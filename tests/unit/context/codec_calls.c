@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codecs through the public functions: sizes, bounds, feedback, refusals. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "narrow.h"
 #include "qdr_test.h"
@@ -68,14 +66,13 @@ static void check_codec(qdr_context *ctx, const char *text, qdr_dtype dtype, uin
     test_free(wire);
 }
 
-static void codecs_and_types(void **state)
+TEST(codecs_and_types)
 {
     static const char *const codecs[] = {
         "raw", "bf16", "int16", "int8/32", "int4/64", "int4/256+hadamard", "int8+stochastic", "lossless"};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F16, QDR_F64};
     uint64_t seed = test_seed();
     qdr_context *ctx = NULL;
-    (void)state;
     CHECK_OK(qdr_context_create_self(NULL, &ctx));
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) check_codec(ctx, codecs[i], types[t], &seed);
@@ -83,13 +80,12 @@ static void codecs_and_types(void **state)
 }
 
 /* The caller's number of bytes is left alone while the stream may still write it: for the thread sanitizer. */
-static void one_number_of_bytes(void **state)
+TEST(one_number_of_bytes)
 {
     enum { LONG = 1 << 18, SHORT = 4 }; /* the long one takes a while */
     int64_t bytes = -1, expected = -1;
     qdr_codec codec;
     qdr_context *ctx = NULL;
-    (void)state;
     CHECK_OK(qdr_context_create_self(NULL, &ctx));
     CHECK_OK(qdr_codec_parse("lossless", &codec));
     float *x = test_calloc(LONG, sizeof *x);
@@ -107,7 +103,7 @@ static void one_number_of_bytes(void **state)
 }
 
 /* What one message loses is in the next one. */
-static void feedback(void **state)
+TEST(feedback)
 {
     static const float x[4] = {1, 0.05f, -0.05f, 0};
     float lost[4] = {0}, y[4] = {0};
@@ -115,7 +111,6 @@ static void feedback(void **state)
     int64_t bytes;
     qdr_codec codec;
     qdr_context *ctx = NULL;
-    (void)state;
     CHECK_OK(qdr_context_create_self(NULL, &ctx));
     CHECK_OK(qdr_codec_parse("int4+feedback", &codec));
     for (int message = 0; message < 100; message++) {
@@ -127,14 +122,13 @@ static void feedback(void **state)
     qdr_context_destroy(&ctx);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     float x[8] = {0}, lost[8] = {0};
     _Alignas(4) unsigned char wire[64];
     int64_t bytes = 5;
     qdr_codec codec = {.kind = QDR_CODEC_INT8}, wrong = {.kind = QDR_CODEC_INT8, .block = 48};
     qdr_context *ctx = NULL;
-    (void)state;
     CHECK_OK(qdr_context_create_self(NULL, &ctx));
 #define ENCODE(codec, dtype, x, n, lost, wire) qdr_codec_encode(ctx, codec, dtype, x, n, lost, 0, wire, &bytes, NULL)
     CHECK_FAILS(ENCODE(NULL, QDR_F32, x, 8, NULL, wire), QDR_ERR_ARGUMENT, "NULL");
@@ -159,15 +153,4 @@ static void refusals(void **state)
         CHECK_FAILS(ENCODE(&codec, QDR_F32, x, 8, NULL, wire), QDR_ERR_UNSUPPORTED,
                     "zfp:8: this library was built without");
     qdr_context_destroy(&ctx);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codecs_and_types),
-        cmocka_unit_test(one_number_of_bytes),
-        cmocka_unit_test(feedback),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 #include "codec/zfp.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "codec/run.h"
 #include "config.h"
@@ -18,17 +17,15 @@ enum { MOST = 10000 };
 static qdri_dev *dev;
 static qdr_stream *stream;
 
-static int open_device(void **state)
+FIXTURE(open_device)
 {
-    (void)state;
     CHECK_OK(qdri_dev_create_cpu(1, &dev));
     CHECK_OK(qdri_stream_create(dev, QDRI_STREAM_COMPUTE, &stream));
     return 0;
 }
 
-static int close_device(void **state)
+FIXTURE(close_device)
 {
-    (void)state;
     qdri_stream_destroy(&stream);
     qdri_dev_destroy(&dev);
     return 0;
@@ -84,22 +81,20 @@ static void check_run(int64_t n, int64_t run, int rate, int shift, uint64_t *see
     for (int64_t i = 0; i < n; i++) assert_true(fabsf(y[i] - 2 * want[i]) <= 0);
 }
 
-static void bytes_of_the_library(void **state)
+TEST(bytes_of_the_library)
 {
     static const int64_t sizes[] = {1, 3, 4, 5, 64, 4095, 4096, 4097, MOST};
     uint64_t seed = test_seed();
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int rate = 4; rate <= 24; rate += 4) check_run(sizes[i], 0, rate, (int)test_between(&seed, 0, 7), &seed);
     for (int round = 0; round < 30; round++)
         check_run(test_between(&seed, 1, 3000), test_between(&seed, 1, 700), (int)test_between(&seed, 4, 24), 0, &seed);
 }
 
-static void narrow_types(void **state)
+TEST(narrow_types)
 {
     static const qdr_dtype types[] = {QDR_BF16, QDR_F16};
     const qdr_codec codec = {.kind = QDR_CODEC_ZFP, .rate = 12};
-    (void)state;
     for (int t = 0; t < 2; t++) {
         enum { N = 1001 };
         uint16_t x[N], y[N];
@@ -116,10 +111,9 @@ static void narrow_types(void **state)
     }
 }
 
-static void what_it_lacks_is_nan(void **state)
+TEST(what_it_lacks_is_nan)
 {
     static const float special[] = {NAN, INFINITY, -INFINITY, 0x1p124F, 0x1p126F, -0x1.8p127F};
-    (void)state;
     for (int rate = 4; rate <= 24; rate++)
         for (size_t s = 0; s < sizeof special / sizeof *special; s++) {
             float x[9] = {1, 2, 3, 4, 0, 0, 0, 0, 0x1.fffffep123F}, y[9];
@@ -137,9 +131,8 @@ static void what_it_lacks_is_nan(void **state)
 
 /* Below 2^-96 blocks are zeros; no block gets larger than twice what it was, and zeros among small numbers stay
  * small. */
-static void small_numbers_stay_small(void **state)
+TEST(small_numbers_stay_small)
 {
-    (void)state;
     for (int rate = 4; rate <= 24; rate++)
         for (int exponent = -149; exponent < -60; exponent++) {
             const float most = ldexpf(1, exponent), x[8] = {0, most, -most / 2, 0, most, most, most, most};
@@ -159,16 +152,7 @@ static void small_numbers_stay_small(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_numbers_stay_small),
-        cmocka_unit_test(bytes_of_the_library),
-        cmocka_unit_test(narrow_types),
-        cmocka_unit_test(what_it_lacks_is_nan),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+int main(void) { return run_all_tests(open_device, close_device); }
 #else
 int main(void) { return QDR_TEST_SKIP; }
 #endif

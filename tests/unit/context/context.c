@@ -6,9 +6,8 @@
 #include "quadrille/quadrille.h"
 #include "topo/topo.h"
 
-static void a_context_alone(void **state)
+TEST(a_context_alone)
 {
-    (void)state;
     qdr_context *ctx = NULL;
     int n_cores = 0;
     CHECK_OK(qdri_topo_cores(&n_cores));
@@ -29,7 +28,7 @@ static void a_context_alone(void **state)
     qdr_context_destroy(NULL);
 }
 
-static void watching_is_asked_for_in_words_that_mean_something(void **state)
+TEST(watching_is_asked_for_in_words_that_mean_something)
 {
     static const struct {
         const char *name, *good[4], *bad[4];
@@ -37,7 +36,6 @@ static void watching_is_asked_for_in_words_that_mean_something(void **state)
         {"QDR_CHECK", {"", "0", "1", NULL}, {"yes", "2", "1 ", NULL}},
         {"QDR_TIMEOUT", {"", "0", "2.5", "1e3"}, {"-1", "5s", "nan", "inf"}},
     };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         for (int j = 0; j < 4; j++) {
             const char *good = variables[i].good[j], *bad = variables[i].bad[j];
@@ -56,9 +54,8 @@ static void watching_is_asked_for_in_words_that_mean_something(void **state)
 }
 
 /* What returns a status says so; what cannot returns nothing that could be right. */
-static void null_is_nobody(void **state)
+TEST(null_is_nobody)
 {
-    (void)state;
     int coordinates[QDR_N_AXES] = {1, 1, 1, 1};
     char picture[8] = "old";
     size_t now = 1, peak = 1;
@@ -86,9 +83,8 @@ static void null_is_nobody(void **state)
     qdr_grid_reset_traffic(NULL);
 }
 
-static void options_are_checked(void **state)
+TEST(options_are_checked)
 {
-    (void)state;
     qdr_context *ctx = NULL;
     const qdr_context_opts old = {.size = 0}, less = {QDR_INIT(qdr_context_opts), .n_threads = -1},
                            one = {QDR_INIT(qdr_context_opts), .n_threads = 1},
@@ -119,9 +115,8 @@ static const char *chosen_machine(const char *named)
 }
 
 /* QDR_MACHINE, then the options, then this host's; tests have a user's folder that is empty. */
-static void the_machine_in_force(void **state)
+TEST(the_machine_in_force)
 {
-    (void)state;
     unsetenv("QDR_MACHINE");
     assert_string_equal(chosen_machine(NULL), "laptop");
     assert_string_equal(chosen_machine("here"), "laptop");
@@ -134,9 +129,8 @@ static void the_machine_in_force(void **state)
 
 static void add_one(void *user) { ++*(int *)user; }
 
-static void streams_and_events(void **state)
+TEST(streams_and_events)
 {
-    (void)state;
     qdr_context *ctx = NULL;
     qdr_stream *stream = NULL;
     qdr_event *event = NULL;
@@ -169,9 +163,8 @@ static void streams_and_events(void **state)
     qdr_context_destroy(&ctx);
 }
 
-static void memory_is_counted(void **state)
+TEST(memory_is_counted)
 {
-    (void)state;
     qdr_context *ctx = NULL;
     void *data = NULL, *more = NULL;
     size_t before = 0, now = 0, peak = 0;
@@ -200,9 +193,8 @@ static int result_of_rank(qdr_local_world *world, int rank, void *user)
     return ((const int *)user)[rank];
 }
 
-static void ranks_return_results(void **state)
+TEST(ranks_return_results)
 {
-    (void)state;
     const int results[4] = {0, 0, 9, 3};
     int result = -1;
     CHECK_OK(qdr_local_run(4, result_of_rank, (void *)(uintptr_t)results, &result));
@@ -233,9 +225,8 @@ static int create_twice(qdr_local_world *world, int rank, void *user)
     return qdr_context_create_local(world, 99, NULL, &(qdr_context *){NULL}) == QDR_ERR_ARGUMENT ? 0 : 3;
 }
 
-static void contexts_follow_one_another(void **state)
+TEST(contexts_follow_one_another)
 {
-    (void)state;
     int result = -1;
     CHECK_OK(qdr_local_run(3, create_twice, NULL, &result));
     assert_int_equal(result, 0);
@@ -250,9 +241,8 @@ static int go_or_create(qdr_local_world *world, int rank, void *user)
     return qdr_context_create_local(world, rank, NULL, &ctx) == QDR_ERR_PEER && !ctx ? 0 : 1;
 }
 
-static void a_rank_that_never_comes(void **state)
+TEST(a_rank_that_never_comes)
 {
-    (void)state;
     int result = -1;
     CHECK_OK(qdr_local_run(3, go_or_create, NULL, &result));
     assert_int_equal(result, 0);
@@ -266,12 +256,11 @@ static int code_of_rank(qdr_context *ctx, void *user)
 static int first_is(qdr_context *ctx, void *user) { return qdr_context_rank(ctx) == 0 ? *(const int *)user : 0; }
 
 /* A shell would take the last three for 255, 0 and 1. */
-static void what_is_no_exit_code_counts_as_1(void **state)
+TEST(what_is_no_exit_code_counts_as_1)
 {
     static const struct {
         int returned, passed_on;
     } codes[] = {{0, 0}, {1, 1}, {255, 255}, {-1, 1}, {256, 1}, {257, 1}};
-    (void)state;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         int code = -1;
         CHECK_OK(qdr_launch(2, NULL, first_is, (void *)(uintptr_t)&codes[i].returned, &code));
@@ -279,9 +268,8 @@ static void what_is_no_exit_code_counts_as_1(void **state)
     }
 }
 
-static void launch_on_threads(void **state)
+TEST(launch_on_threads)
 {
-    (void)state;
     const int size = 3;
     int code = -1;
     CHECK_OK(qdr_launch(3, NULL, code_of_rank, (void *)(uintptr_t)&size, &code));
@@ -297,9 +285,8 @@ static void launch_on_threads(void **state)
     assert_int_equal(code, 1);
 }
 
-static void launchers_and_libraries_that_differ(void **state)
+TEST(launchers_and_libraries_that_differ)
 {
-    (void)state;
     CHECK_OK(qdri_launcher_check(1, "a library"));
     setenv("PMI_SIZE", "4", 1);
     CHECK_FAILS(qdri_launcher_check(1, "a library"), QDR_ERR_MPI, "PMI_SIZE=4");
@@ -349,9 +336,8 @@ static void launchers_and_libraries_that_differ(void **state)
     unsetenv("PMIX_RANK");
 }
 
-static void shapes_propose_others(void **state)
+TEST(shapes_propose_others)
 {
-    (void)state;
     qdri_grid_shape shape;
     const qdr_grid_opts eight = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 2, .d = 1};
     CHECK_FAILS(qdri_shape_read(&eight, 6, &shape), QDR_ERR_ARGUMENT,
@@ -363,9 +349,8 @@ static void shapes_propose_others(void **state)
     CHECK_OK(qdri_shape_read(&eight, 8, &shape));
 }
 
-static void pictures(void **state)
+TEST(pictures)
 {
-    (void)state;
     static const char wanted[] = "grid 2x2x1x2, order dyxz, 8 ranks\n"
                                  "z=0 d=0\n"
                                  "           x=0    x=1\n"
@@ -384,26 +369,4 @@ static void pictures(void **state)
     assert_int_equal(qdri_shape_picture(&shape, little, sizeof little), strlen(wanted));
     assert_string_equal(little, "grid 2x2x");
     assert_int_equal(qdri_shape_picture(&shape, NULL, 0), strlen(wanted));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(watching_is_asked_for_in_words_that_mean_something),
-        cmocka_unit_test(a_context_alone),
-        cmocka_unit_test(null_is_nobody),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(the_machine_in_force),
-        cmocka_unit_test(streams_and_events),
-        cmocka_unit_test(memory_is_counted),
-        cmocka_unit_test(ranks_return_results),
-        cmocka_unit_test(contexts_follow_one_another),
-        cmocka_unit_test(a_rank_that_never_comes),
-        cmocka_unit_test(launch_on_threads),
-        cmocka_unit_test(what_is_no_exit_code_counts_as_1),
-        cmocka_unit_test(launchers_and_libraries_that_differ),
-        cmocka_unit_test(shapes_propose_others),
-        cmocka_unit_test(pictures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

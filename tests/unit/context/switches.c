@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options that are 0 or 1 are refused by name with any other value, wherever they enter. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "qdr_test.h"
 #include "quadrille/quadrille.h"
 
@@ -89,12 +86,11 @@ static qdr_status use_codecs(const void *options)
     return use_stack(&with);
 }
 
-static void stacks(void **state)
+TEST(stacks)
 {
     static const int none = 0;
     const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{4, 1}}, .out = {{4, 1}}};
     const qdr_codecs codecs = {QDR_INIT(qdr_codecs)};
-    (void)state;
     CHECK_ALL(stack_opts, use_stack, 1, OPTION(qdr_stack_opts, caller_memory),
               OPTION(qdr_stack_opts, caller_activations));
     CHECK_ALL(layer, use_layer, 1, OPTION(qdr_linear_desc, bias), OPTION(qdr_linear_desc, transposed),
@@ -137,12 +133,11 @@ static qdr_status use_size(const void *options)
     return status;
 }
 
-static void others(void **state)
+TEST(others)
 {
     static const int none = 0;
     const qdr_matrix matrix = {QDR_INIT(qdr_matrix), .n_rows = 4, .cols = {{4, 1}}, .col_axis = QDR_X,
                                .scatter_axis = QDR_Y};
-    (void)state;
     CHECK_ALL(matrix, use_matrix, 1, OPTION(qdr_matrix, split_cols), OPTION(qdr_matrix, split_cells),
               OPTION(qdr_matrix, scatter_rows));
     CHECK_ALL(none, use_add, 1, {"add", 0});
@@ -163,13 +158,12 @@ static qdr_status use_network(const void *options)
     return qdr_network_params(options, &counts);
 }
 
-static void models(void **state)
+TEST(models)
 {
     const qdr_perf_linear layer = {QDR_INIT(qdr_perf_linear), .m = 4, .k = 4, .n = 4, .x = 1, .y = 1, .z = 1, .d = 1};
     qdr_network network = {QDR_INIT(qdr_network), .layers = 1, .hidden = 4, .heads = 1,   .kv_heads = 1,
                            .head_size = 4,        .ffn = 4,    .vocab = 4,  .context = 4, .norms_per_layer = 2};
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
-    (void)state;
     CHECK_ALL(layer, use_perf, 1, OPTION(qdr_perf_linear, transposed), OPTION(qdr_perf_linear, bias),
               OPTION(qdr_perf_linear, drop_gathered), OPTION(qdr_perf_linear, no_dx),
               OPTION(qdr_perf_linear, defer_sync));
@@ -180,28 +174,18 @@ static void models(void **state)
     CHECK_FAILS(qdr_network_params(&network, &counts), QDR_ERR_ARGUMENT, "norm is 2");
 }
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
-    (void)state;
     CHECK_OK(qdr_context_create_self(NULL, &ctx));
     CHECK_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     qdr_grid_destroy(&grid);
     qdr_context_destroy(&ctx);
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stacks),
-        cmocka_unit_test(others),
-        cmocka_unit_test(models),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return run_all_tests(set_up, tear_down); }

@@ -26,9 +26,8 @@ static void check_split(int64_t n_units, int64_t unit, int n_parts)
     assert_true(end - smallest <= unit);
 }
 
-static void parts_cover_the_width_once(void **state)
+TEST(parts_cover_the_width_once)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int draw = 0; draw < N_DRAWS; draw++)
         check_split(test_between(&seed, 0, 40), test_between(&seed, 1, 9), (int)test_between(&seed, 1, 20));
@@ -70,9 +69,8 @@ static void check_columns(const qdr_block *blocks, int n_parts, uint8_t *seen)
     for (int64_t i = 0; i < width; i++) assert_int_equal(seen[i], 1);
 }
 
-static void every_column_has_one_owner(void **state)
+TEST(every_column_has_one_owner)
 {
-    (void)state;
     uint8_t seen[QDR_MAX_BLOCKS * 12 * 5];
     uint64_t seed = test_seed();
     for (int draw = 0; draw < N_DRAWS; draw++) {
@@ -83,9 +81,8 @@ static void every_column_has_one_owner(void **state)
     }
 }
 
-static void lists_count_and_compare(void **state)
+TEST(lists_count_and_compare)
 {
-    (void)state;
     const qdr_block none[QDR_MAX_BLOCKS] = {{0, 0}}, full[QDR_MAX_BLOCKS] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}};
     const qdr_block a[QDR_MAX_BLOCKS] = {{8, 0}, {4, 2}}, b[QDR_MAX_BLOCKS] = {{8, 1}, {4, 2}};
     const qdr_block c[QDR_MAX_BLOCKS] = {{8, 1}, {4, 4}}, d[QDR_MAX_BLOCKS] = {{8, 1}};
@@ -103,9 +100,8 @@ static qdr_status check_one(int64_t width, int64_t unit)
     return qdri_blocks_check(blocks, "linear");
 }
 
-static void errors_propose_remedies(void **state)
+TEST(errors_propose_remedies)
 {
-    (void)state;
     CHECK_OK(check_one(5140, 20));
     CHECK_FAILS(check_one(5140, 128), QDR_ERR_SHAPE, "");
     assert_string_equal(qdr_last_error(), "linear: unit 128 does not divide width 5140; use a unit of 20 or "
@@ -121,9 +117,8 @@ static void errors_propose_remedies(void **state)
 }
 
 /* What a sentence proposes must be right: units that divide, next to the one asked for, and a padding that works. */
-static void remedies_are_right(void **state)
+TEST(remedies_are_right)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int draw = 0; draw < N_DRAWS; draw++) {
         const int64_t width = test_between(&seed, 2, 5000), unit = test_between(&seed, 2, width);
@@ -140,14 +135,4 @@ static void remedies_are_right(void **state)
         assert_int_equal(padded % unit, 0);
         assert_true(padded > width && padded - width < unit);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_cover_the_width_once), cmocka_unit_test(every_column_has_one_owner),
-        cmocka_unit_test(lists_count_and_compare),    cmocka_unit_test(errors_propose_remedies),
-        cmocka_unit_test(remedies_are_right),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 #include "core/codec.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "qdr_test.h"
 
@@ -16,12 +15,11 @@ static qdr_codec read(const char *text)
 
 /* ---- one codec ---- */
 
-static void test_texts(void **state)
+TEST(test_texts)
 {
     static const char *const same[] = {
         "raw",    "bf16",     "int16/128",         "int8/64", "int4/256+hadamard+feedback",
         "zfp:16", "lossless", "int8/32+stochastic"};
-    (void)state;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         char text[64];
         const qdr_codec codec = read(same[i]);
@@ -43,9 +41,8 @@ static void assert_refused(const char *text, const char *said)
     assert_int_equal(codec.block + codec.rate + codec.flags, 0);
 }
 
-static void test_wrong_texts(void **state)
+TEST(test_wrong_texts)
 {
-    (void)state;
     assert_refused("int9", "nearest: int8, int4, int16");
     assert_refused("", "no codec is named ''");
     assert_refused("int8/48", "blocks of 48; use 32, 64, 128 or 256");
@@ -71,7 +68,7 @@ static void test_wrong_texts(void **state)
 }
 
 /* 4 bytes of scale for each block, and the integers. */
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
     static const struct {
         const char *codec;
@@ -89,7 +86,6 @@ static void test_sizes(void **state)
         {"zfp:8", QDR_F32, 64, 64},      {"zfp:16", QDR_BF16, 64, 128},
         {"int8", QDR_F32, 0, 0},         {"int8", QDR_F32, INT64_C(1) << 40, (INT64_C(1) << 40) + (INT64_C(1) << 35)},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const qdr_codec codec = read(cases[i].codec);
         assert_int_equal(qdr_codec_bytes(&codec, cases[i].dtype, cases[i].n), cases[i].bytes);
@@ -118,10 +114,9 @@ static void assert_near(double got, double wanted)
     if (!(fabs(got - wanted) <= 1e-12 * wanted)) fail_msg("%g, not %g", got, wanted);
 }
 
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     const double four_ulp = 4 * 0x1p-23;
-    (void)state;
     assert_near(bound("int16", 65534), 1 + 65534 * four_ulp);
     assert_near(bound("int8", 254), 1 + 254 * four_ulp);
     assert_near(bound("int4", 14), 1 + 14 * four_ulp);
@@ -145,10 +140,9 @@ static void assert_codec(const qdr_codecs *codecs, qdr_axis axis, qdr_traffic_cl
     assert_string_equal(text, wanted);
 }
 
-static void test_presets(void **state)
+TEST(test_presets)
 {
     qdr_codecs codecs;
-    (void)state;
     assert_int_equal(qdr_codecs_parse("hybrid", &codecs), QDR_OK);
     assert_int_equal(codecs.size, sizeof codecs);
     assert_codec(&codecs, QDR_X, QDR_TRAFFIC_ACTIVATION, "int16/128");
@@ -173,9 +167,8 @@ static void test_presets(void **state)
     assert_codec(&codecs, QDR_D, QDR_TRAFFIC_GRADIENT, "zfp:8");
 }
 
-static void test_texts_of_all(void **state)
+TEST(test_texts_of_all)
 {
-    (void)state;
     static const char *const texts[] = {"none",
                                         "naive",
                                         "hybrid,d.gradient=int4/128",
@@ -202,9 +195,8 @@ static void assert_all_refused(const char *text, const char *said)
     assert_memory_equal(&codecs, &raw, sizeof raw);
 }
 
-static void test_wrong_presets(void **state)
+TEST(test_wrong_presets)
 {
-    (void)state;
     assert_all_refused("hybird", "nearest: hybrid");
     assert_all_refused("", "no preset or codec");
     assert_all_refused("hybrid,", "'' does not follow a comma");
@@ -221,14 +213,4 @@ static void test_wrong_presets(void **state)
     assert_all_refused("hybrid,least=1K,least=2K", "'least' stands there twice");
     assert_all_refused("hybrid,inside,inside", "'inside' stands there twice");
     assert_int_equal(qdr_codecs_parse("none", NULL), QDR_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),         cmocka_unit_test(test_wrong_texts), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_presets),     cmocka_unit_test(test_texts_of_all),
-        cmocka_unit_test(test_wrong_presets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

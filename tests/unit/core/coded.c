@@ -4,7 +4,7 @@
 
 #include "qdr_test.h"
 
-static void groups(void **state)
+TEST(groups)
 {
     static const struct {
         int nodes[6], size, rank;
@@ -19,7 +19,6 @@ static void groups(void **state)
         {{0, 1, 0, 1}, 4, 3, {4, 1, 3, 0, 0}}, /* not node by node */
         {{0, 0, 1, 1, 0, 0}, 6, 4, {6, 1, 4, 0, 0}}, /* a node twice */
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const qdri_coded_group found = qdri_coded_group_of(cases[i].nodes, cases[i].size, cases[i].rank);
         assert_int_equal(found.n_nodes, cases[i].wanted.n_nodes);
@@ -31,10 +30,9 @@ static void groups(void **state)
 }
 
 /* Groups of a grid, beside those of the numbers of their members' nodes. */
-static void places(void **state)
+TEST(places)
 {
     uint64_t seed = test_seed();
-    (void)state;
     for (int round = 0; round < 300; round++) {
         qdri_position at = {.size = {1, 1, 1, 1}};
         int stride[QDR_N_AXES], order[QDR_N_AXES] = {0, 1, 2, 3}, n = 1;
@@ -70,11 +68,10 @@ static void places(void **state)
     }
 }
 
-static void what_is_coded(void **state)
+TEST(what_is_coded)
 {
     qdri_coding coding = {.codecs = {QDR_INIT(qdr_codecs)}};
     const qdr_codec *gradients = &coding.codecs.of[QDR_D][QDR_TRAFFIC_GRADIENT];
-    (void)state;
 #define FOUND(dtype, total) qdri_coding_find(&coding, QDR_CHANNEL_D_REDUCE, QDR_TRAFFIC_GRADIENT, dtype, total)
     CHECK_OK(qdr_codecs_parse("none,d.gradient=int16", &coding.codecs));
     assert_null(FOUND(QDR_F32, 1 << 20)); /* a group that is not known has one member */
@@ -98,11 +95,10 @@ static void what_is_coded(void **state)
     assert_false(qdri_coding_has(&coding, QDR_CHANNEL_Z_REDUCE));
 }
 
-static void bytes(void **state)
+TEST(bytes)
 {
     const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, int4 = {.kind = QDR_CODEC_INT4, .block = 32},
                     bf16 = {.kind = QDR_CODEC_BF16};
-    (void)state;
     assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 0, 0), 0);
     assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 1, 0), 16);
     assert_int_equal(qdri_coded_bytes(&int8, QDR_F32, 129, 0), 144); /* 2 scales, 129 codes */
@@ -128,7 +124,7 @@ static void bytes(void **state)
 }
 
 /* Just below and above one chunk: 16 MiB of f32. */
-static void launches(void **state)
+TEST(launches)
 {
     enum { CHUNK = 4 << 20 };
     const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, lossless = {.kind = QDR_CODEC_LOSSLESS};
@@ -143,7 +139,6 @@ static void launches(void **state)
         {QDR_ALL_REDUCE, 8, CHUNK + 8, 10}, {QDR_ALL_REDUCE, 8, 3 * CHUNK, 15}, {QDR_ALL_REDUCE, 16, 2 * CHUNK, 5},
         {QDR_REDUCE_SCATTER, 34, 34, 4},    {QDR_ALL_GATHER, 33, 33, 4},        {QDR_ALL_REDUCE, 34, 34, 7},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct launch_case *c = &cases[i];
         const qdri_coded_coll coll = {&int8, c->kind, QDR_F32, c->total, 1, 0};
@@ -156,13 +151,4 @@ static void launches(void **state)
     assert_int_equal(qdri_coded_chunk_elems(&rows, 3, 1), 160); /* whole rows, at least 16 */
     assert_int_equal(qdri_coded_chunk_elems(&half, 4, 1 << 20), 1 << 17);
     assert_int_equal(qdri_coded_chunk_elems(&longer, 4, 1 << 20), 1 << 18);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups), cmocka_unit_test(places),   cmocka_unit_test(what_is_coded),
-        cmocka_unit_test(bytes),  cmocka_unit_test(launches),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,10 +57,9 @@ static void check_context_refuses(const char *expected)
 }
 
 /* The whole table: a new variable is tested, too. */
-static void all_refuse_what_they_do_not_understand(void **state)
+TEST(all_refuse_what_they_do_not_understand)
 {
     char expected[256];
-    (void)state;
     for (int i = 0; i < qdr_environment_size(); i++) {
         const qdr_variable before = variable_at(i);
         const int kind = kind_of(&before);
@@ -89,10 +88,9 @@ static void all_refuse_what_they_do_not_understand(void **state)
 }
 
 /* The name is what people look for; what counts where it is not set must be a value, too. */
-static void the_table_is_in_order(void **state)
+TEST(the_table_is_in_order)
 {
     qdr_variable variable = {QDR_INIT(qdr_variable)};
-    (void)state;
     for (int i = 0; i < qdr_environment_size(); i++) {
         variable = variable_at(i);
         if (i) assert_true(strcmp(variable_at(i - 1).name, variable.name) < 0);
@@ -131,9 +129,8 @@ static void make_context(void)
     qdr_context_destroy(&ctx);
 }
 
-static void unknown_ones_get_a_warning(void **state)
+TEST(unknown_ones_get_a_warning)
 {
-    (void)state;
     qdr_set_log(hear, NULL);
     set("QDR_CHEK", "1");
     set("QDR_TEST_ANYTHING", "1");
@@ -166,10 +163,9 @@ static int make_one(qdr_local_world *world, int rank, void *user)
 }
 
 /* And so of many ranks only one. */
-static void one_rank_warns(void **state)
+TEST(one_rank_warns)
 {
     int result = 1;
-    (void)state;
     qdr_set_log(hear, NULL);
     set("QDR_TRACES", "x");
     heard.n = 0;
@@ -184,11 +180,5 @@ static void one_rank_warns(void **state)
 int main(void)
 {
     for (int i = 0; i < qdr_environment_size(); i++) unsetenv(variable_at(i).name); /* of who runs the tests */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_refuse_what_they_do_not_understand),
-        cmocka_unit_test(the_table_is_in_order),
-        cmocka_unit_test(unknown_ones_get_a_warning),
-        cmocka_unit_test(one_rank_warns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -32,10 +32,9 @@ static void check_group(qdr_channel channel, int d, int near, int far, int at)
     assert_int_equal(group.size, n);
 }
 
-static void levels_of_d(void **state)
+TEST(levels_of_d)
 {
     static const qdr_channel channels[] = {QDR_CHANNEL_D_NEAR, QDR_CHANNEL_D_FAR, QDR_CHANNEL_D_COPIES};
-    (void)state;
     for (int d = 1; d <= MOST; d++)
         for (int near = 1; near <= d; near++)
             for (int far = 1; far <= d / near; far++)
@@ -44,9 +43,8 @@ static void levels_of_d(void **state)
 }
 
 /* Without levels the channels of levels have nobody to talk to; all others have the whole axis. */
-static void without_levels(void **state)
+TEST(without_levels)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const qdri_position at = {.size = {2, 3, 4, 6}, .coordinate = {1, 2, 3, 4}, .near = i, .far = i};
         assert_false(qdri_has_levels(&at));
@@ -83,11 +81,10 @@ static int per_node_by_counting(const int *nodes, const int *members, int size)
     return n_nodes > 1 && k > 1 && n_changes == n_nodes - 1 ? k : 0;
 }
 
-static void members_of_nodes(void **state)
+TEST(members_of_nodes)
 {
     uint64_t seed = test_seed();
     int n_by_node = 0;
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         const int size = (int)test_between(&seed, 1, 12), unit = (int)test_between(&seed, 1, 4);
         const int n_nodes = 1 + (size - 1) / unit;
@@ -107,7 +104,7 @@ static void members_of_nodes(void **state)
 
 /* ---- options ---- */
 
-static void nesting(void **state)
+TEST(nesting)
 {
     static const struct {
         int z, d, gradients, optimizer;
@@ -126,7 +123,6 @@ static void nesting(void **state)
         {2, 6, 4, 6, "optimizer state in 6 parts; use a multiple of 4 that divides z*d = 12, such as 4 or 12"},
         {2, 6, 4, 2, "optimizer state in 2 parts; use a multiple of 4 that divides z*d = 12, such as 4"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int z = cases[i].z, d = cases[i].d, gradients = cases[i].gradients, optimizer = cases[i].optimizer;
         qdri_levels levels = {{0}};
@@ -143,15 +139,4 @@ static void nesting(void **state)
         assert_int_equal(cut.near * z, gradients ? gradients : z);
         assert_int_equal(cut.far * cut.near * z, optimizer ? optimizer : cut.near * z);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_of_d),
-        cmocka_unit_test(without_levels),
-        cmocka_unit_test(members_of_nodes),
-        cmocka_unit_test(nesting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,18 +14,16 @@ enum { MOST = 1 << 16, WAIT_MSECS = 50 };
 
 static char folder[64], path[128];
 
-static int begin(void **state)
+FIXTURE(begin)
 {
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/qdr_input_XXXXXX");
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/a", folder);
     return 0;
 }
 
-static int end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     unlink(path);
     return rmdir(folder);
 }
@@ -58,10 +56,9 @@ static void check_refused(const char *name, qdr_status status, const char *words
     assert_int_equal(got, 0);
 }
 
-static void sizes(void **state)
+TEST_IN(sizes, begin, end)
 {
     static const size_t sizes[] = {0, 1, 2, 4095, 4096, MOST - 1, MOST};
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         write_bytes(sizes[i]);
         check_read(sizes[i]);
@@ -70,11 +67,10 @@ static void sizes(void **state)
     check_refused(path, QDR_ERR_ARGUMENT, "is larger than 65536 bytes");
 }
 
-static void what_is_no_file(void **state)
+TEST_IN(what_is_no_file, begin, end)
 {
     char *bytes;
     size_t got;
-    (void)state;
     check_refused(path, QDR_ERR_IO, "cannot be opened (No such file");
     check_refused(folder, QDR_ERR_IO, "Is a directory");
     check_refused("/dev/zero", QDR_ERR_ARGUMENT, "/dev/zero is a device");
@@ -83,11 +79,10 @@ static void what_is_no_file(void **state)
 }
 
 /* Files of /proc say that they are empty. */
-static void files_without_a_size(void **state)
+TEST(files_without_a_size)
 {
     char *bytes;
     size_t got;
-    (void)state;
     CHECK_OK(qdr_input_read("/proc/self/status", MOST, &bytes, &got));
     assert_non_null(strstr(bytes, "VmSize"));
     free(bytes);
@@ -102,11 +97,10 @@ static void *write_fifo(void *with)
     return NULL;
 }
 
-static void fifos(void **state)
+TEST_IN(fifos, begin, end)
 {
     pthread_t writer;
     size_t n_bytes = MOST;
-    (void)state;
     assert_int_equal(mkfifo(path, 0600), 0);
     check_refused(path, QDR_ERR_IO, "no byte arrived in 0.05 s");
     assert_int_equal(pthread_create(&writer, NULL, write_fifo, &n_bytes), 0);
@@ -133,13 +127,12 @@ static void *append(void *unused)
     return unused;
 }
 
-static void a_file_that_grows(void **state)
+TEST_IN(a_file_that_grows, begin, end)
 {
     pthread_t writer;
     char *bytes;
     size_t got;
     qdr_status status = QDR_OK;
-    (void)state;
     write_bytes(MOST);
     atomic_store(&is_done, 0);
     assert_int_equal(pthread_create(&writer, NULL, append, NULL), 0);
@@ -154,10 +147,9 @@ static void a_file_that_grows(void **state)
 }
 
 /* Its end is what tells, and it keeps its place in the sentence. */
-static void long_names(void **state)
+TEST(long_names)
 {
     char name[400], shown[200];
-    (void)state;
     memset(name, 'n', sizeof name);
     memcpy(name + 390, "end.json\n", 10);
     qdri_input_name(name, shown, sizeof shown);
@@ -168,7 +160,7 @@ static void long_names(void **state)
     assert_string_equal(shown, "standard input");
 }
 
-static void controls_are_hidden(void **state)
+TEST(controls_are_hidden)
 {
     static const char *const cases[][2] = {{"a\xe2\x80\xae"
                                             "b",
@@ -188,7 +180,6 @@ static void controls_are_hidden(void **state)
                                             "e \xe2\x80\xa6"},
                                            {"cut \xe2", "cut \xe2"},
                                            {"cut \xe2\x80", "cut \xe2\x80"}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[64];
         snprintf(text, sizeof text, "%s", cases[i][0]);
@@ -196,18 +187,4 @@ static void controls_are_hidden(void **state)
         assert_string_equal(text, cases[i][1]);
     }
     qdr_text_hide_controls(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(controls_are_hidden),
-        cmocka_unit_test_setup_teardown(sizes, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_no_file, begin, end),
-        cmocka_unit_test(files_without_a_size),
-        cmocka_unit_test_setup_teardown(fifos, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_that_grows, begin, end),
-        cmocka_unit_test(long_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

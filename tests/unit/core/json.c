@@ -26,9 +26,8 @@ static void begin(const char *text)
     CHECK_OK(qdri_json_root(document, &root));
 }
 
-static int end(void **state)
+FIXTURE(end)
 {
-    (void)state;
     qdri_json_free(&document);
     qdri_json_free(&document); /* twice is allowed */
     return 0;
@@ -43,7 +42,7 @@ static int end(void **state)
 
 /* ---- reading ---- */
 
-static void no_json(void **state)
+TEST_IN(no_json, NULL, end)
 {
     static const struct {
         const char *text, *says;
@@ -58,7 +57,6 @@ static void no_json(void **state)
         {"{\"\xff\": 1}", "a.json, line 1: unable to decode byte 0xff"},
         {"[1, 2", "this is not JSON"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdri_json *none = (qdri_json *)&cases;
         CHECK_FAILS(qdri_json_parse(cases[i].text, strlen(cases[i].text), "a.json", &none), QDR_ERR_ARGUMENT,
@@ -67,10 +65,9 @@ static void no_json(void **state)
     }
 }
 
-static void every_cut_is_refused(void **state)
+TEST_IN(every_cut_is_refused, NULL, end)
 {
     static const char text[] = "{\"a\": [1, {\"b\": \"c\\\"d\"}], \"e\": true}";
-    (void)state;
     for (size_t bytes = 0; bytes + 1 < sizeof text; bytes++) {
         qdri_json *none;
         assert_int_equal(qdri_json_parse(text, bytes, "a.json", &none), QDR_ERR_ARGUMENT);
@@ -78,19 +75,17 @@ static void every_cut_is_refused(void **state)
     }
 }
 
-static void the_root_is_an_object(void **state)
+TEST_IN(the_root_is_an_object, NULL, end)
 {
-    (void)state;
     document = document_of("[1]");
     CHECK_SAYS(qdri_json_root(document, &root), QDR_ERR_ARGUMENT,
                "a.json holds a list; an object is needed: {\"key\": value, ...}");
 }
 
-static void depth_has_a_limit(void **state)
+TEST_IN(depth_has_a_limit, NULL, end)
 {
     enum { MOST = 2048 }; /* of jansson */
     static char text[2 * MOST + 16];
-    (void)state;
     for (int depth = MOST; depth <= MOST + 1; depth++) {
         text[0] = '\n';
         memset(text + 1, '[', (size_t)depth);
@@ -107,11 +102,10 @@ static void depth_has_a_limit(void **state)
     begin("{\"a\": \"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\"}");
 }
 
-static void size_has_a_limit(void **state)
+TEST_IN(size_has_a_limit, NULL, end)
 {
     const size_t bytes = QDRI_JSON_MAX_BYTES + 1;
     char *text = malloc(bytes);
-    (void)state;
     assert_non_null(text);
     memset(text, ' ', bytes);
     text[0] = '[';
@@ -132,12 +126,11 @@ static void write_file(const char *path, const char *text, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-static void files(void **state)
+TEST_IN(files, NULL, end)
 {
     char folder[] = "/tmp/qdr_json_XXXXXX", path[64], words[128], *large;
     int64_t n;
     const size_t bytes = QDRI_JSON_MAX_BYTES + 1;
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/a.json", folder);
     CHECK_FAILS(qdri_json_load(path, &document), QDR_ERR_IO, "a.json cannot be opened (No such file or directory)");
@@ -165,10 +158,9 @@ static void files(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-static void names_in_sentences(void **state)
+TEST_IN(names_in_sentences, NULL, end)
 {
     char name[400], sentence[512];
-    (void)state;
     memset(name, 'x', sizeof name);
     strcpy(name + 300, "/b\n.json");
     assert_int_equal(qdri_json_parse("[", 1, name, &document), QDR_ERR_ARGUMENT);
@@ -181,10 +173,9 @@ static void names_in_sentences(void **state)
 
 /* ---- values ---- */
 
-static void whole_numbers(void **state)
+TEST_IN(whole_numbers, NULL, end)
 {
     int64_t n;
-    (void)state;
     begin("{\"a\": 3, \"b\": 2e9,\n \"c\": 1.5, \"d\": -3, \"e\": 1e300, \"f\": \"7\", \"g\": null,"
           "\n\n \"h\": [1], \"i\": {}, \"j\": true, \"k\": false, \"l\": 9007199254740993}");
     const struct {
@@ -231,10 +222,9 @@ static void whole_numbers(void **state)
     CHECK_FAILS(qdri_json_int_or(qdri_json_get(&root, "d"), 1, 9, 5, &n), QDR_ERR_ARGUMENT, "is -3");
 }
 
-static void numbers(void **state)
+TEST_IN(numbers, NULL, end)
 {
     double x;
-    (void)state;
     begin("{\"a\": 2, \"b\": 2.5e-6, \"c\": -1, \"d\": \"1\"}");
     CHECK_OK(qdri_json_number(qdri_json_get(&root, "a"), 0, INFINITY, &x));
     assert_true(x == 2);
@@ -255,12 +245,11 @@ static void numbers(void **state)
     assert_true(x == 2.5e-6);
 }
 
-static void flags_and_strings(void **state)
+TEST_IN(flags_and_strings, NULL, end)
 {
     static const char *const words[] = {"ring", "tree"};
     const char *text;
     int flag, word;
-    (void)state;
     begin("{\"a\": true, \"b\": false, \"c\": 1, \"d\": \"tree\", \"e\": \"tr\\u00e4\\n\"}");
     CHECK_OK(qdri_json_flag_or(qdri_json_get(&root, "a"), 0, &flag));
     assert_int_equal(flag, 1);
@@ -290,12 +279,11 @@ static void flags_and_strings(void **state)
 }
 
 /* As a machine has them: lists of objects. */
-static void nested(void **state)
+TEST_IN(nested, NULL, end)
 {
     qdri_json_node levels, level, list, item;
     size_t n;
     double x;
-    (void)state;
     begin("{\n \"levels\": [\n  {\"name\": \"gpu\", \"secs\": 1e-6},\n  {\"name\": \"node\",\n"
           "   \"secs\": -1, \"sizes\": [1, [2, \"]\"], -3]}\n ],\n \"last\": {}\n}");
     CHECK_OK(qdri_json_list(qdri_json_get(&root, "levels"), &levels, &n));
@@ -319,10 +307,9 @@ static void nested(void **state)
     assert_string_equal(qdri_json_where(qdri_json_get(&root, "last")).text, "a.json: key 'last'");
 }
 
-static void kinds(void **state)
+TEST_IN(kinds, NULL, end)
 {
     static const char keys[][2] = {"z", "a", "b", "c", "d", "e", "f"};
-    (void)state;
     begin("{\"a\": null, \"b\": true, \"c\": 1, \"d\": \"\", \"e\": [], \"f\": {}}");
     for (int i = 0; i < 7; i++) {
         const qdri_json_node node = qdri_json_get(&root, keys[i]);
@@ -337,7 +324,7 @@ static void kinds(void **state)
 /* ---- another reader ---- */
 
 /* A text with a few bytes changed, left out or put in is JSON for both readers or for neither, with the same values. */
-static void as_jansson_reads(void **state)
+TEST_IN(as_jansson_reads, NULL, end)
 {
     static const char whole[] = "{\"a\": [1, -2.5e+3, {\"b\": \"c\\\"d\\u00e4\\ud83d\\ude00\\n\", "
                                 "\"\xc3\xa4\xe2\x82\xac\": null}], \"e\": true, "
@@ -345,7 +332,6 @@ static void as_jansson_reads(void **state)
     static const char bytes[] = "{}[]\":,\\ue-+.0123456789abtrfnl \n\t\x01\x7f\x80\xc3\xe2\xf0\xff";
     uint64_t seed = test_seed();
     int n_good = 0;
-    (void)state;
     for (int i = 0; i < 50000; i++) {
         char text[sizeof whole + 4];
         size_t n = sizeof whole - 1;
@@ -379,9 +365,8 @@ static void *allocate(size_t bytes) { return fails_in >= 0 && fails_in-- == 0 ? 
 
 /* Each allocation fails once: a sentence about memory, never one about the text, and never another value. Words of more
  * than 16, 32 and 64 bytes make jansson's buffers grow. */
-static void no_memory(void **state)
+TEST_IN(no_memory, NULL, end)
 {
-    (void)state;
     static const char text[] =
         "{\"a word of more than sixteen bytes\": "
         "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef!\", "
@@ -410,21 +395,5 @@ static void no_memory(void **state)
 int main(void)
 {
     json_set_alloc_funcs(allocate, free);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(no_json, end),
-        cmocka_unit_test_teardown(every_cut_is_refused, end),
-        cmocka_unit_test_teardown(the_root_is_an_object, end),
-        cmocka_unit_test_teardown(depth_has_a_limit, end),
-        cmocka_unit_test_teardown(size_has_a_limit, end),
-        cmocka_unit_test_teardown(files, end),
-        cmocka_unit_test_teardown(names_in_sentences, end),
-        cmocka_unit_test_teardown(whole_numbers, end),
-        cmocka_unit_test_teardown(numbers, end),
-        cmocka_unit_test_teardown(flags_and_strings, end),
-        cmocka_unit_test_teardown(nested, end),
-        cmocka_unit_test_teardown(kinds, end),
-        cmocka_unit_test_teardown(as_jansson_reads, end),
-        cmocka_unit_test_teardown(no_memory, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #define BYTES(text) text, sizeof text - 1
 
-static void kinds(void **state)
+TEST(kinds)
 {
     static const struct {
         const char *bytes;
@@ -33,7 +33,6 @@ static void kinds(void **state)
         {BYTES("{\0\0\0\"\0\0\0"), "UTF-16 or UTF-32"},
         {BYTES("\0\0\0{\0\0\0\""), "UTF-16 or UTF-32"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int is_text = 0; is_text < 2; is_text++) {
             const char *found = qdri_kind_of_file(cases[i].bytes, cases[i].n, is_text);
@@ -42,10 +41,9 @@ static void kinds(void **state)
 }
 
 /* Every beginning of any of them is read without its end. */
-static void short_files(void **state)
+TEST(short_files)
 {
     static const char zip[] = "PK\003\004\024\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x90\0\0\0x.npy";
-    (void)state;
     for (size_t n = 0; n < sizeof zip; n++) {
         char *copy = malloc(n ? n : 1);
         assert_non_null(copy);
@@ -57,10 +55,9 @@ static void short_files(void **state)
 }
 
 /* Lengths of headers that look like other files, and texts. */
-static void what_is_right(void **state)
+TEST(what_is_right)
 {
     static const unsigned lengths[] = {0x0280, 0x0480, 0x088b1f, 0x00410041, 123, 0x04034b50, 0x46554747, 0xbfbbef};
-    (void)state;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         char bytes[QDRI_KIND_BYTES] = {0};
         for (int k = 0; k < 4; k++) bytes[k] = (char)(lengths[i] >> 8 * k);
@@ -79,14 +76,4 @@ static void what_is_right(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_null(qdri_kind_of_file(texts[i], strlen(texts[i]), 1));
     assert_non_null(strstr(qdri_kind_of_file(BYTES("{\n \"a\": 1}"), 0), "JSON"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds),
-        cmocka_unit_test(short_files),
-        cmocka_unit_test(what_is_right),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,22 +20,6 @@ static void listen(int level, const char *line, void *user)
     snprintf(heard.line, sizeof heard.line, "%s", line);
 }
 
-static void lines_above_the_level_are_dropped(void **state)
-{
-    (void)state;
-    const char *levels[] = {"0", "1", "2", "3", "verbose", "9"};
-    const int expected[] = {1, 2, 3, 4, 2, 2};
-    for (int i = 0; i < 6; i++) {
-        assert_int_equal(setenv("QDR_DEBUG", levels[i], 1), 0);
-        qdr_set_log(listen, &heard);
-        heard.n_lines = 0;
-        for (int level = QDRI_LOG_ERROR; level <= QDRI_LOG_DEBUG; level++) qdri_log(level, "level %d", level);
-        assert_int_equal(heard.n_lines, expected[i]);
-        assert_int_equal(heard.level, expected[i] - 1);
-    }
-    assert_int_equal(unsetenv("QDR_DEBUG"), 0);
-}
-
 /* What `talk` prints on standard error. */
 static void read_printed(void (*talk)(void), char *text, size_t bytes)
 {
@@ -62,10 +46,9 @@ static void talk_at_all_levels(void)
 }
 
 /* Before a program has set a log. */
-static void warnings_reach_standard_error(void **state)
+TEST(warnings_reach_standard_error)
 {
     char text[256];
-    (void)state;
     read_printed(talk_at_all_levels, text, sizeof text);
     assert_string_equal(text, "quadrille: error: first\nquadrille: warning: second of 4\n");
     assert_int_equal(setenv("QDR_DEBUG", "2", 1), 0);
@@ -96,20 +79,33 @@ static void run_traced(void)
     assert_int_equal(result, 0);
 }
 
-static void a_lost_trace_is_said(void **state)
+TEST(a_lost_trace_is_said)
 {
     char text[512];
-    (void)state;
     assert_int_equal(setenv("QDR_TRACE", "/nonexistent/x", 1), 0);
     read_printed(run_traced, text, sizeof text);
     assert_int_equal(unsetenv("QDR_TRACE"), 0);
     assert_non_null(strstr(text, "quadrille: warning: trace: QDR_TRACE /nonexistent/x.0: cannot be written"));
 }
 
-static void null_drops_all(void **state)
+TEST(lines_above_the_level_are_dropped)
+{
+    const char *levels[] = {"0", "1", "2", "3", "verbose", "9"};
+    const int expected[] = {1, 2, 3, 4, 2, 2};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(setenv("QDR_DEBUG", levels[i], 1), 0);
+        qdr_set_log(listen, &heard);
+        heard.n_lines = 0;
+        for (int level = QDRI_LOG_ERROR; level <= QDRI_LOG_DEBUG; level++) qdri_log(level, "level %d", level);
+        assert_int_equal(heard.n_lines, expected[i]);
+        assert_int_equal(heard.level, expected[i] - 1);
+    }
+    assert_int_equal(unsetenv("QDR_DEBUG"), 0);
+}
+
+TEST(null_drops_all)
 {
     char text[256];
-    (void)state;
     heard.n_lines = 0;
     qdr_set_log(listen, &heard);
     read_printed(talk_at_all_levels, text, sizeof text);
@@ -120,15 +116,4 @@ static void null_drops_all(void **state)
     read_printed(talk_at_all_levels, text, sizeof text);
     assert_string_equal(text, "");
     assert_int_equal(heard.n_lines, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(warnings_reach_standard_error),
-        cmocka_unit_test(a_lost_trace_is_said),
-        cmocka_unit_test(null_drops_all),
-        cmocka_unit_test(lines_above_the_level_are_dropped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

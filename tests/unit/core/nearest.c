@@ -5,7 +5,7 @@
 #include "qdr_test.h"
 #include "quadrille/names.h"
 
-static void edit_distances(void **state)
+TEST(edit_distances)
 {
     static const struct {
         const char *a, *b;
@@ -16,7 +16,6 @@ static void edit_distances(void **state)
         {"abcd", "badc", 2}, {"gpt2xl", "gpt2-xl", 1},
     };
     char longer[200];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(qdri_edit_distance(cases[i].a, cases[i].b), cases[i].distance);
     memset(longer, 'x', sizeof longer);
@@ -35,9 +34,8 @@ static void check_nearest(const char *typed, int most, const char *expected, int
     assert_string_equal(text, expected);
 }
 
-static void the_closest_come_first(void **state)
+TEST(the_closest_come_first)
 {
-    (void)state;
     check_nearest("gtp2", 3, "gpt2", 1);
     check_nearest("GPT2XL", 3, "gpt2-xl", 1);
     check_nearest("llama-70b", 3, "llama-2-70b, llama-3-70b", 2);
@@ -51,7 +49,7 @@ static void the_closest_come_first(void **state)
 }
 
 /* Names of models and machines, as people type them. */
-static void typos(void **state)
+TEST(typos)
 {
     static const char *const all[] = {"dgx-a100",    "dgx-h100",   "gpt-neox-20b", "gpt2",        "gpt2-large",
                                       "gpt2-medium", "gpt2-xl",    "gpt3-13b",     "gpt3-175b",   "gpt3-2.7b",
@@ -80,7 +78,6 @@ static void typos(void **state)
                                            {"dgxa100", "dgx-a100"},
                                            {"perlmuter", "perlmutter"},
                                            {"gptneox20b", "gpt-neox-20b"}};
-    (void)state;
     for (size_t i = 0; i < sizeof typed / sizeof *typed; i++) {
         char text[64];
         (void)qdr_names_nearest(typed[i][0], all, sizeof all / sizeof *all, 1, text, sizeof text);
@@ -91,24 +88,12 @@ static void typos(void **state)
 }
 
 /* A name of which only a part has room would be wrong. */
-static void names_are_whole(void **state)
+TEST(names_are_whole)
 {
     char text[16];
-    (void)state;
     assert_int_equal(qdr_names_nearest("gpt2", names, N_NAMES, 2, text, sizeof text), 2);
     assert_string_equal(text, "gpt2, gpt2-xl");
     assert_int_equal(qdr_names_nearest("gpt2", names, N_NAMES, 2, text, 13), 1);
     assert_string_equal(text, "gpt2");
     assert_int_equal(qdr_names_nearest("gpt2", names, N_NAMES, 2, NULL, 0), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edit_distances),
-        cmocka_unit_test(the_closest_come_first),
-        cmocka_unit_test(typos),
-        cmocka_unit_test(names_are_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

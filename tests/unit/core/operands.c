@@ -82,9 +82,8 @@ static void bind_and_check(int at, int n_reads, int n_writes)
     assert_memory_equal(&kernel, &untouched, sizeof kernel);
 }
 
-static void pointers_get_to_their_members(void **state)
+TEST(pointers_get_to_their_members)
 {
-    (void)state;
     for (int i = 0; i < N_WANTED; i++) {
         const int n_reads = count(wanted[i].reads), n_writes = count(wanted[i].writes);
         bind_and_check(i, n_reads, n_writes);
@@ -94,9 +93,8 @@ static void pointers_get_to_their_members(void **state)
 }
 
 /* Of each kernel but those whose description counts its operands. */
-static void every_kernel_is_listed(void **state)
+TEST(every_kernel_is_listed)
 {
-    (void)state;
     int at = 0;
     for (int kind = 0; kind < QDRI_N_KERNELS; kind++) {
         const qdri_operand *operands;
@@ -121,10 +119,9 @@ static int64_t elems(const qdri_kernel *kernel, int operand)
 }
 
 /* Then nobody reads a table or a number per column, but sums are written. */
-static void without_rows(void **state)
+TEST(without_rows)
 {
     enum { GAMMA = 3, SUMS = 4, DGAMMA = 5, TABLE = 1, D_TABLE = 2 };
-    (void)state;
     qdri_kernel norm = {.kind = QDRI_K_NORM_SUMS, .u.norm = {.n_rows = 2, .n_cols = 7}};
     qdri_kernel embed = {.kind = QDRI_K_EMBED_FORWARD, .u.embed = {.n_rows = 2, .n_cols = 7, .begin = 3, .end = 8}};
     assert_int_equal(elems(&norm, GAMMA), 7);
@@ -140,9 +137,8 @@ static void without_rows(void **state)
     assert_int_equal(elems(&embed, D_TABLE), 35);
 }
 
-static void copies_count_bytes(void **state)
+TEST(copies_count_bytes)
 {
-    (void)state;
     qdri_kernel kernel = {.kind = QDRI_K_COPY_BLOCK, .u.block = {.n_rows = 3, .row_bytes = 10}};
     assert_int_equal(elems(&kernel, 0), 30);
     kernel.kind = QDRI_K_COPY;
@@ -152,22 +148,9 @@ static void copies_count_bytes(void **state)
 }
 
 /* They are at most INT64_MAX, and so refused where it matters, instead of few. */
-static void too_many_to_count(void **state)
+TEST(too_many_to_count)
 {
-    (void)state;
     const qdri_kernel norm = {.kind = QDRI_K_NORM_MERGE,
                               .u.norm = {.n_rows = INT64_MAX / 2, .n_cols = 1, .n_parts = 2}};
     assert_int_equal(elems(&norm, 0), INT64_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pointers_get_to_their_members),
-        cmocka_unit_test(every_kernel_is_listed),
-        cmocka_unit_test(without_rows),
-        cmocka_unit_test(copies_count_bytes),
-        cmocka_unit_test(too_many_to_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,8 @@
 #include "grid/shape.h"
 #include "qdr_test.h"
 
-static void each_letter_once(void **state)
+TEST(each_letter_once)
 {
-    (void)state;
     static const char *const good[] = {"xyzd", "dzyx", "ydxz"}, *const bad[] = {"",     "xyz",   "xyzz", "xyzdx",
                                                                                 "XYZD", "xyz d", "wxyz"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_true(qdri_is_order(good[i]));
@@ -15,9 +14,8 @@ static void each_letter_once(void **state)
 }
 
 /* Against the ranks of a grid, in all 24 orders. */
-static void strides_are_steps(void **state)
+TEST(strides_are_steps)
 {
-    (void)state;
     int n_orders = 0;
     for (int code = 0; code < 256; code++) {
         qdri_grid_shape shape = {.sizes = {2, 3, 5, 7}};
@@ -33,13 +31,4 @@ static void strides_are_steps(void **state)
         n_orders++;
     }
     assert_int_equal(n_orders, 24);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_letter_once),
-        cmocka_unit_test(strides_are_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

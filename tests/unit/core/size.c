@@ -4,9 +4,8 @@
 
 #include "qdr_test.h"
 
-static void products_fit_or_fail(void **state)
+TEST(products_fit_or_fail)
 {
-    (void)state;
     int64_t product = -1;
     CHECK_OK(qdri_mul_elems(3, 4, &product));
     assert_int_equal(product, 12);
@@ -20,9 +19,8 @@ static void products_fit_or_fail(void **state)
     CHECK_FAILS(qdri_mul_elems(2, -1, &product), QDR_ERR_SHAPE, "2 times -1");
 }
 
-static void bytes_fit_or_fail(void **state)
+TEST(bytes_fit_or_fail)
 {
-    (void)state;
     size_t bytes = 1;
     CHECK_OK(qdri_elems_bytes(10, QDR_BF16, &bytes));
     assert_int_equal(bytes, 20);
@@ -35,9 +33,8 @@ static void bytes_fit_or_fail(void **state)
     CHECK_FAILS(qdri_elems_bytes(1, (qdr_dtype)17, &bytes), QDR_ERR_DTYPE, "17 is not an element type");
 }
 
-static void types_have_sizes_and_names(void **state)
+TEST(types_have_sizes_and_names)
 {
-    (void)state;
     assert_int_equal(qdr_dtype_bytes(QDR_F32), 4);
     assert_int_equal(qdr_dtype_bytes(QDR_U8), 1);
     assert_int_equal(qdr_dtype_bytes((qdr_dtype)-1), 0);
@@ -47,9 +44,8 @@ static void types_have_sizes_and_names(void **state)
     assert_string_equal(qdr_dtype_name((qdr_dtype)6), "?");
 }
 
-static void rounding(void **state)
+TEST(rounding)
 {
-    (void)state;
     assert_int_equal(qdri_ceil_div(0, 4), 0);
     assert_int_equal(qdri_ceil_div(9, 4), 3);
     assert_int_equal(qdri_round_up(9, 4), 12);
@@ -57,9 +53,8 @@ static void rounding(void **state)
     assert_int_equal(qdri_align_bytes(65, 64), 128);
 }
 
-static void memory_is_zeroed_or_refused(void **state)
+TEST(memory_is_zeroed_or_refused)
 {
-    (void)state;
     int *numbers = NULL;
     CHECK_OK(QDRI_NEW(100, "numbers", &numbers));
     for (int i = 0; i < 100; i++) assert_int_equal(numbers[i], 0);
@@ -72,21 +67,10 @@ static void memory_is_zeroed_or_refused(void **state)
     assert_null(numbers);
 }
 
-static void strings_are_copied(void **state)
+TEST(strings_are_copied)
 {
-    (void)state;
     char *copy = NULL;
     CHECK_OK(qdri_strdup("attention", &copy));
     assert_string_equal(copy, "attention");
     free(copy);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_fit_or_fail),        cmocka_unit_test(bytes_fit_or_fail),
-        cmocka_unit_test(types_have_sizes_and_names),  cmocka_unit_test(rounding),
-        cmocka_unit_test(memory_is_zeroed_or_refused), cmocka_unit_test(strings_are_copied),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

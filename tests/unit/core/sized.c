@@ -25,9 +25,8 @@ typedef struct third {
 
 static qdr_status take(const void *given, second *own) { return QDRI_TAKE(second, given, own); }
 
-static void shorter_structs_end_with_zeros(void **state)
+TEST(shorter_structs_end_with_zeros)
 {
-    (void)state;
     const struct {
         first given;
         int64_t behind[4];
@@ -40,9 +39,8 @@ static void shorter_structs_end_with_zeros(void **state)
     assert_int_equal(own.size, sizeof own);
 }
 
-static void longer_structs_must_end_with_zeros(void **state)
+TEST(longer_structs_must_end_with_zeros)
 {
-    (void)state;
     third given = {QDR_INIT(third), .a = 7, .b = 8};
     second own;
     CHECK_OK(take(&given, &own));
@@ -51,9 +49,8 @@ static void longer_structs_must_end_with_zeros(void **state)
     CHECK_FAILS(take(&given, &own), QDR_ERR_UNSUPPORTED, "second: it has 32 bytes, and sets byte");
 }
 
-static void structs_must_be_begun(void **state)
+TEST(structs_must_be_begun)
 {
-    (void)state;
     second own, given = {.a = 1};
     const size_t wrong[] = {0, 1, sizeof(size_t) - 1, sizeof given + 4097, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -66,9 +63,8 @@ static void structs_must_be_begun(void **state)
     CHECK_FAILS(QDRI_CLEAR(second, NULL), QDR_ERR_ARGUMENT, "NULL");
 }
 
-static void results_are_given_as_far_as_they_reach(void **state)
+TEST(results_are_given_as_far_as_they_reach)
 {
-    (void)state;
     const second own = {QDR_INIT(second), .a = 7, .b = 8};
     struct {
         first given;
@@ -85,23 +81,10 @@ static void results_are_given_as_far_as_they_reach(void **state)
     assert_string_equal(new.c, "kept");
 }
 
-static void items_are_as_far_apart_as_the_first_says(void **state)
+TEST(items_are_as_far_apart_as_the_first_says)
 {
-    (void)state;
     third items[] = {{QDR_INIT(third), .a = 1}, {QDR_INIT(third), .a = 2}};
     second own;
     CHECK_OK(take(qdri_sized_item(items, 1), &own));
     assert_int_equal(own.a, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shorter_structs_end_with_zeros),
-        cmocka_unit_test(longer_structs_must_end_with_zeros),
-        cmocka_unit_test(structs_must_be_begun),
-        cmocka_unit_test(results_are_given_as_far_as_they_reach),
-        cmocka_unit_test(items_are_as_far_apart_as_the_first_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,8 @@
 
 #include "qdr_test.h"
 
-static void every_status_has_its_name_and_text(void **state)
+TEST(every_status_has_its_name_and_text)
 {
-    (void)state;
     assert_string_equal(qdr_status_name(QDR_OK), "QDR_OK");
     assert_string_equal(qdr_status_name(QDR_ERR_SHAPE), "QDR_ERR_SHAPE");
     assert_string_equal(qdr_status_text(QDR_ERR_MEMORY), "out of memory");
@@ -17,9 +16,8 @@ static void every_status_has_its_name_and_text(void **state)
     assert_string_equal(qdr_status_text((qdr_status)99), "unknown status");
 }
 
-static void fail_returns_its_code_and_keeps_the_sentence(void **state)
+TEST(fail_returns_its_code_and_keeps_the_sentence)
 {
-    (void)state;
     qdri_set_last_error("");
     assert_string_equal(qdr_last_error(), "");
     assert_int_equal(QDR_FAIL(QDR_ERR_SHAPE, "width %d is odd; use %d", 5, 6), QDR_ERR_SHAPE);
@@ -31,9 +29,8 @@ static void fail_returns_its_code_and_keeps_the_sentence(void **state)
     assert_string_equal(qdr_last_error(), "rank 3: width 5 is odd; use 6");
 }
 
-static void long_sentences_are_cut(void **state)
+TEST(long_sentences_are_cut)
 {
-    (void)state;
     char words[2 * QDRI_ERROR_BYTES];
     memset(words, 'w', sizeof words - 1);
     words[sizeof words - 1] = '\0';
@@ -50,9 +47,8 @@ static void *fail_elsewhere(void *unused)
     return status == QDR_ERR_STATE && strcmp(qdr_last_error(), "elsewhere") == 0 ? &errno : NULL;
 }
 
-static void sentences_belong_to_threads(void **state)
+TEST(sentences_belong_to_threads)
 {
-    (void)state;
     pthread_t thread;
     void *result = NULL;
     qdri_set_last_error("here");
@@ -62,9 +58,8 @@ static void sentences_belong_to_threads(void **state)
     assert_string_equal(qdr_last_error(), "here");
 }
 
-static void kept_errors_return_whole(void **state)
+TEST(kept_errors_return_whole)
 {
-    (void)state;
     qdri_kept_error kept;
     qdri_set_shared_error("of all ranks");
     qdri_keep_last_error(&kept);
@@ -87,25 +82,11 @@ static qdr_status try_all(const qdr_status *statuses, int n, int *n_tried)
     return QDR_OK;
 }
 
-static void try_passes_errors_on(void **state)
+TEST(try_passes_errors_on)
 {
-    (void)state;
     const qdr_status statuses[] = {QDR_OK, QDR_OK, QDR_ERR_IO, QDR_OK};
     int n_tried;
     assert_int_equal(try_all(statuses, 4, &n_tried), QDR_ERR_IO);
     assert_int_equal(n_tried, 2);
     assert_int_equal(try_all(statuses, 2, &n_tried), QDR_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_status_has_its_name_and_text),
-        cmocka_unit_test(fail_returns_its_code_and_keeps_the_sentence),
-        cmocka_unit_test(long_sentences_are_cut),
-        cmocka_unit_test(sentences_belong_to_threads),
-        cmocka_unit_test(kept_errors_return_whole),
-        cmocka_unit_test(try_passes_errors_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,10 +63,9 @@ static void train(qdr_context *ctx, qdr_dtype dtype)
     qdr_grid_destroy(&grid);
 }
 
-static void calls_keep_the_number(void **state)
+TEST(calls_keep_the_number)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
-    (void)state;
     for (int n = 1; n <= 2; n++) {
         set_number(3 - n); /* 2 where the context has 1, and the other way round */
         for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -110,10 +109,9 @@ static int train_one(qdr_local_world *world, int rank, void *user)
 }
 
 /* Products of several ranks at once, with different numbers. */
-static void ranks_keep_the_number(void **state)
+TEST(ranks_keep_the_number)
 {
     int result = 1;
-    (void)state;
     set_number(2);
     CHECK_OK(qdr_local_run(4, train_one, NULL, &result));
     assert_int_equal(result, 0);
@@ -121,9 +119,8 @@ static void ranks_keep_the_number(void **state)
 }
 
 /* Products that overlap: the last one puts the number back. */
-static void overlapping_products_keep_the_number(void **state)
+TEST(overlapping_products_keep_the_number)
 {
-    (void)state;
     set_number(2);
     qdri_blas_begin(1);
     assert_int_equal(number(), 1);
@@ -135,9 +132,8 @@ static void overlapping_products_keep_the_number(void **state)
 }
 
 /* What the program sets while a product runs is what it wants. */
-static void a_new_number_stays(void **state)
+TEST(a_new_number_stays)
 {
-    (void)state;
     set_number(4);
     if (number() != 4) skip();
     qdri_blas_begin(1);
@@ -151,15 +147,4 @@ static void a_new_number_stays(void **state)
     qdri_blas_end();
     qdri_blas_end();
     assert_int_equal(number(), 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_keep_the_number),
-        cmocka_unit_test(ranks_keep_the_number),
-        cmocka_unit_test(overlapping_products_keep_the_number),
-        cmocka_unit_test(a_new_number_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,6 @@
 /* The kernels of integer codecs against their format, read in double: all types, tails, runs and instruction sets. */
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "codec_sets.h"
 #include "core/codec.h"
@@ -166,10 +165,9 @@ static float scattered(int i)
     return ldexpf(random_float(), (int)random_below(12)) * exponent;
 }
 
-static void within_the_bound(void **state)
+TEST(within_the_bound)
 {
     static codec_case c;
-    (void)state;
     for (int round = 0; round < N_ROUNDS; round++) {
         draw_case(&c, round);
         exponent = c.dtype == QDR_F16 ? 1 : ldexpf(1, (int)random_below(200) - 100);
@@ -193,10 +191,9 @@ static void within_the_bound(void **state)
     }
 }
 
-static void adds(void **state)
+TEST(adds)
 {
     static codec_case c;
-    (void)state;
     exponent = 1;
     for (int round = 0; round < 300; round++) {
         draw_case(&c, round);
@@ -216,14 +213,13 @@ static void adds(void **state)
 }
 
 /* Sources in order, in fp32; then encoded as the sum's elements would be. */
-static void sums_of_messages(void **state)
+TEST(sums_of_messages)
 {
     enum { N_SOURCES = 3, OWN = 1 };
     static codec_case c, sum;
     static unsigned char messages[N_SOURCES][WIRE_BYTES], y[4 * MOST];
     static float total[MOST], lost[MOST];
     static const int flags[] = {0, QDR_CODEC_HADAMARD | QDR_CODEC_FEEDBACK, QDR_CODEC_FEEDBACK};
-    (void)state;
     exponent = 1;
     for (int round = 0; round < 600; round++) {
         draw_case(&c, round);
@@ -288,10 +284,9 @@ static float adversarial(int i)
 }
 
 /* Blocks of zeros, tiny and huge numbers, NaN and Inf. */
-static void special_numbers(void **state)
+TEST(special_numbers)
 {
     static codec_case c;
-    (void)state;
     for (int round = 0; round < N_ROUNDS; round++) {
         draw_case(&c, round);
         set_elements(&c, adversarial);
@@ -317,10 +312,9 @@ static void special_numbers(void **state)
 
 /* A rotated block near the end of fp32: none of a few sorts of huge numbers makes an infinite number, nor feedback that
  * stays. Its length is an upper bound of its largest rotated element. */
-static void rotated_blocks_of_huge_numbers(void **state)
+TEST(rotated_blocks_of_huge_numbers)
 {
     static codec_case c;
-    (void)state;
     for (int round = 0; round < 8 * 4 * 60; round++) {
         const int block = 32 << round % 4, n_huge = 1 + (round / 8 % 3 ? (int)random_below((uint32_t)block) : 0);
         const float size = ldexpf(1 + fabsf(random_float()), 110 + (int)random_below(18));
@@ -351,11 +345,10 @@ static void rotated_blocks_of_huge_numbers(void **state)
 }
 
 /* With flags, too. */
-static void sets_give_the_same_bits(void **state)
+TEST(sets_give_the_same_bits)
 {
     static codec_case c, other;
     static const int flags[] = {0, QDR_CODEC_HADAMARD, QDR_CODEC_STOCHASTIC, QDR_CODEC_HADAMARD | QDR_CODEC_STOCHASTIC};
-    (void)state;
     for (int set = QDRI_KERNELS_AVX2; set < QDRI_N_KERNEL_SETS; set++) {
         if (!has_set(set)) continue;
         for (int round = 0; round < N_ROUNDS; round++) {
@@ -383,10 +376,9 @@ static float spiky(int i) { return i % 128 == 5 ? 1000 : random_float(); }
 
 /* A rotated block spreads an outlier, and its error: at most sqrt(B) times that of its largest rotated element, which
  * is at most the length of the block. */
-static void rotations(void **state)
+TEST(rotations)
 {
     static codec_case c;
-    (void)state;
     for (int round = 0; round < 300; round++) {
         double plain = 0, rotated = 0;
         draw_case(&c, 3 * round);
@@ -418,12 +410,11 @@ static void rotations(void **state)
 static float steady(int i) { return (float)(i % 100) / 100; }
 
 /* The mean of many messages is the element, within 4 standard deviations of it. */
-static void stochastic_rounding(void **state)
+TEST(stochastic_rounding)
 {
     enum { N_MESSAGES = 4000 };
     static codec_case c;
     static double sum[MOST];
-    (void)state;
     memset(sum, 0, sizeof sum);
     draw_case(&c, 0);
     c.n = 256;
@@ -447,14 +438,13 @@ static void stochastic_rounding(void **state)
 static float growing(int i) { return (float)(1 + i % 10) * 0.01f * (1 + random_float()); }
 
 /* Σ of what was decoded = Σ of what was to be sent, less what is still kept. */
-static void feedback_loses_nothing(void **state)
+TEST(feedback_loses_nothing)
 {
     enum { N_MESSAGES = 256 };
     static codec_case c;
     static double wanted[MOST], got[MOST];
     static const char *const names[] = {"int4+feedback", "int8+feedback", "int16+feedback", "int4+hadamard+feedback",
                                         "int4+stochastic+feedback"};
-    (void)state;
     for (int k = 0; k < 5; k++) {
         memset(wanted, 0, sizeof wanted);
         memset(got, 0, sizeof got);
@@ -478,10 +468,9 @@ static void feedback_loses_nothing(void **state)
 }
 
 /* Embeddings of tokens that do not come shrink from step to step, until nothing is left; NaN leaves what was kept. */
-static void feedback_of_special_blocks(void **state)
+TEST(feedback_of_special_blocks)
 {
     static codec_case c;
-    (void)state;
     draw_case(&c, 0);
     c.n = 64;
     c.run = 0;
@@ -504,13 +493,12 @@ static uint64_t hash_more(uint64_t hash, const unsigned char *bytes, int64_t n)
 }
 
 /* Messages, and what they decode to, are those of x86-64, where the number was printed: ranks may run on both. */
-static void processors_give_the_same_bits(void **state)
+TEST(processors_give_the_same_bits)
 {
     static const char *const names[] = {"int4",          "int8/64",         "int16",
                                         "int4+hadamard", "int8+stochastic", "int4+hadamard+stochastic"};
     static codec_case c;
     uint64_t hash = 14695981039346656037u;
-    (void)state;
     state_of_random = 1;
     for (int k = 0; k < 18; k++) {
         c.dtype = types[k % 3];
@@ -527,10 +515,9 @@ static void processors_give_the_same_bits(void **state)
     assert_true(hash == 0x0dc582f45e9f0233u);
 }
 
-static void wrong_arguments(void **state)
+TEST(wrong_arguments)
 {
     static codec_case c;
-    (void)state;
     draw_case(&c, 0);
     const qdri_kernel good = kernel_of(&c, QDRI_K_ENCODE);
     qdri_kernel wrong = good;
@@ -564,23 +551,4 @@ static void wrong_arguments(void **state)
     assert_int_equal(qdri_kernel_check(&wrong), QDR_OK);
     wrong.u.codec.sources = NULL;
     assert_int_equal(qdri_kernel_check(&wrong), QDR_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(within_the_bound),
-        cmocka_unit_test(adds),
-        cmocka_unit_test(sums_of_messages),
-        cmocka_unit_test(special_numbers),
-        cmocka_unit_test(sets_give_the_same_bits),
-        cmocka_unit_test(rotations),
-        cmocka_unit_test(rotated_blocks_of_huge_numbers),
-        cmocka_unit_test(stochastic_rounding),
-        cmocka_unit_test(feedback_loses_nothing),
-        cmocka_unit_test(feedback_of_special_blocks),
-        cmocka_unit_test(wrong_arguments),
-        cmocka_unit_test(processors_give_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

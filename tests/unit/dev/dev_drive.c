@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host threads that wait for a stream of the CPU device and run its items themselves. */
 #include <fenv.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include <pthread.h>
 #include <sched.h>
 
-#include <cmocka.h>
-
 #include "dev/cpu/cpu.h"
+#include "qdr_test.h"
 
 #define OK(expression) assert_int_equal((expression), QDR_OK)
 
@@ -46,14 +41,13 @@ static pthread_t thread_of(qdr_stream *stream)
 }
 
 /* A thread that waits for a compute stream runs what any thread may run; other work stays with the stream's thread. */
-static void who_waits_runs_the_work(void **state)
+TEST(who_waits_runs_the_work)
 {
     qdri_dev *dev = make_device();
     qdr_stream *comm = make_stream(dev, QDRI_STREAM_COMM);
     qdr_stream *compute = make_stream(dev, QDRI_STREAM_COMPUTE);
     pthread_t threads[2];
     pthread_t *where[2] = {&threads[0], &threads[1]};
-    (void)state;
     const pthread_t own = thread_of(compute);
     int n_own = 0;
     for (int i = 0; i < 1000; i++) {
@@ -104,9 +98,8 @@ static int multiplies_itself(qdr_stream *stream, qdr_dtype dtype)
 }
 
 /* With more BLAS threads each thread that multiplies might start its own. */
-static void products_of_one_thread_are_run_by_who_waits(void **state)
+TEST(products_of_one_thread_are_run_by_who_waits)
 {
-    (void)state;
     qdri_cpu_before_item = note_thread;
     for (int n_threads = 1; n_threads <= 2; n_threads++) {
         qdri_dev *dev = NULL;
@@ -129,13 +122,12 @@ static qdr_status flag_run(void *args)
 
 /* Many prompt waits, after which the stream's thread is not woken for each item, delay no work for which nobody
  * waits. */
-static void work_runs_although_nobody_waits(void **state)
+TEST(work_runs_although_nobody_waits)
 {
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
     atomic_int done = 0;
     atomic_int *flag = &done;
-    (void)state;
     for (int round = 0; round < 100; round++) {
         for (int i = 0; i < round; i++) {
             OK(qdri_work_anywhere(stream, flag_run, &flag, sizeof flag));
@@ -163,14 +155,13 @@ static qdr_status step_run(void *args)
 }
 
 /* A thread that drives a stream whose work waits for another stream is woken by that stream. */
-static void driver_waits_for_an_event(void **state)
+TEST(driver_waits_for_an_event)
 {
     qdri_dev *dev = make_device();
     qdr_stream *first = make_stream(dev, QDRI_STREAM_COMM);
     qdr_stream *driven = make_stream(dev, QDRI_STREAM_COMPUTE);
     qdr_event *event = NULL;
     int n = 0;
-    (void)state;
     OK(qdri_event_create(dev, &event));
     for (int i = 0; i < 1000; i++) {
         const step steps[2] = {{&n, 2 * i}, {&n, 2 * i + 1}};
@@ -199,14 +190,13 @@ static qdr_status wait_for_poison_run(void *args)
 }
 
 /* Poison wakes a driver that sleeps; work that has not begun is dropped. */
-static void driver_notices_poison(void **state)
+TEST(driver_notices_poison)
 {
     qdri_dev *dev = make_device();
     qdr_stream *failing = make_stream(dev, QDRI_STREAM_COMM);
     qdr_stream *driven = make_stream(dev, QDRI_STREAM_COMPUTE);
     atomic_int done = 0;
     atomic_int *flag = &done;
-    (void)state;
     OK(qdri_work_anywhere(driven, wait_for_poison_run, &dev, sizeof dev));
     OK(qdri_work_anywhere(driven, flag_run, &flag, sizeof flag));
     OK(qdri_work(failing, fail_run, NULL, 0));
@@ -226,13 +216,12 @@ static qdr_status disturb_run(void *args)
 }
 
 /* Items do not depend on the state of the thread that waits, and do not change it. */
-static void a_driver_keeps_its_state(void **state)
+TEST(a_driver_keeps_its_state)
 {
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
     int rounding = 0;
     int *where = &rounding;
-    (void)state;
     (void)QDR_FAIL(QDR_ERR_SHAPE, "of the caller");
     fesetround(FE_UPWARD);
     feclearexcept(FE_ALL_EXCEPT);
@@ -252,7 +241,7 @@ static void a_driver_keeps_its_state(void **state)
 static qdr_status synchronize_run(void *args) { return qdri_stream_synchronize(*(qdr_stream **)args); }
 
 /* An item may wait for another stream; its own stream goes on: a later item sleeps until an event wakes it. */
-static void an_item_waits_for_another_stream(void **state)
+TEST(an_item_waits_for_another_stream)
 {
     qdri_dev *dev = make_device();
     qdr_stream *first = make_stream(dev, QDRI_STREAM_COMM);
@@ -260,7 +249,6 @@ static void an_item_waits_for_another_stream(void **state)
     qdr_stream *inner = make_stream(dev, QDRI_STREAM_COMPUTE);
     qdr_event *event = NULL;
     int n = 0;
-    (void)state;
     OK(qdri_event_create(dev, &event));
     for (int i = 0; i < 200; i++) {
         const step steps[3] = {{&n, 3 * i}, {&n, 3 * i + 1}, {&n, 3 * i + 2}};
@@ -300,14 +288,13 @@ static void *wait_main(void *argument)
 }
 
 /* Two threads wait for one stream, the second for more items than the first: whoever drives, both waits end. */
-static void two_threads_wait(void **state)
+TEST(two_threads_wait)
 {
     qdri_dev *dev = make_device();
     waiting self = {.stream = make_stream(dev, QDRI_STREAM_COMPUTE)};
     qdr_stream *first = make_stream(dev, QDRI_STREAM_COMM);
     pthread_t thread;
     int n = 0;
-    (void)state;
     OK(qdri_event_create(dev, &self.event));
     assert_int_equal(pthread_create(&thread, NULL, wait_main, &self), 0);
     for (int i = 0; i < 500; i++) {
@@ -327,19 +314,4 @@ static void two_threads_wait(void **state)
     qdri_stream_destroy(&first);
     qdri_stream_destroy(&self.stream);
     qdri_dev_destroy(&dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_runs_the_work),
-        cmocka_unit_test(products_of_one_thread_are_run_by_who_waits),
-        cmocka_unit_test(work_runs_although_nobody_waits),
-        cmocka_unit_test(driver_waits_for_an_event),
-        cmocka_unit_test(driver_notices_poison),
-        cmocka_unit_test(a_driver_keeps_its_state),
-        cmocka_unit_test(an_item_waits_for_another_stream),
-        cmocka_unit_test(two_threads_wait),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

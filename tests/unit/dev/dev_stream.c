@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, events, wakers and poison of the CPU device. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <time.h>
 
 #include <pthread.h>
 
-#include <cmocka.h>
-
 #include "dev/dev.h"
+#include "qdr_test.h"
 
 #define OK(expression) assert_int_equal((expression), QDR_OK)
 
@@ -78,12 +71,11 @@ static qdr_status fail_run(void *args)
     return QDR_FAIL(QDR_ERR_DEVICE, "planted failure %d", 7);
 }
 
-static void work_runs_in_order(void **state)
+TEST(work_runs_in_order)
 {
     static list done;
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
-    (void)state;
     done.n = 0;
     for (int i = 0; i < 4096; i++) enqueue_append(stream, &done, i);
     OK(qdri_stream_synchronize(stream));
@@ -104,13 +96,12 @@ static qdr_status hesitate_run(void *args)
     return QDR_PENDING;
 }
 
-static void full_ring_makes_the_host_wait(void **state)
+TEST(full_ring_makes_the_host_wait)
 {
     static list done;
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMM);
     const int n_calls = 0;
-    (void)state;
     done.n = 0;
     OK(qdri_work(stream, hesitate_run, &n_calls, sizeof n_calls));
     for (int i = 0; i < 3000; i++) enqueue_append(stream, &done, i);
@@ -119,14 +110,13 @@ static void full_ring_makes_the_host_wait(void **state)
     qdri_dev_destroy(&dev);
 }
 
-static void event_orders_two_streams(void **state)
+TEST(event_orders_two_streams)
 {
     static list done;
     qdri_dev *dev = make_device();
     qdr_stream *first = make_stream(dev, QDRI_STREAM_COMPUTE);
     qdr_stream *second = make_stream(dev, QDRI_STREAM_COMM);
     qdr_event *event = make_event(dev);
-    (void)state;
     for (int round = 0; round < 200; round++) {
         atomic_int gate = 0;
         done.n = 0;
@@ -149,14 +139,13 @@ static void event_orders_two_streams(void **state)
 }
 
 /* Without the wait the second stream does not wait: the mistake can be seen. */
-static void missing_wait_is_visible(void **state)
+TEST(missing_wait_is_visible)
 {
     list *done = test_calloc(1, sizeof *done);
     qdri_dev *dev = make_device();
     qdr_stream *first = make_stream(dev, QDRI_STREAM_COMPUTE);
     qdr_stream *second = make_stream(dev, QDRI_STREAM_COMPUTE);
     atomic_int gate = 0;
-    (void)state;
     enqueue_gate(first, &gate);
     enqueue_append(first, done, 1);
     enqueue_append(second, done, 2);
@@ -172,12 +161,11 @@ static void missing_wait_is_visible(void **state)
     test_free(done);
 }
 
-static void unrecorded_event_is_complete(void **state)
+TEST(unrecorded_event_is_complete)
 {
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
     qdr_event *event = make_event(dev);
-    (void)state;
     OK(qdri_stream_wait(stream, event));
     OK(qdri_stream_synchronize(stream));
     qdri_event_destroy(&event);
@@ -186,7 +174,7 @@ static void unrecorded_event_is_complete(void **state)
 }
 
 /* A wait keeps the mark it saw, whatever is recorded later and wherever; and outlives the event. */
-static void recording_again_keeps_old_waits(void **state)
+TEST(recording_again_keeps_old_waits)
 {
     list *done = test_calloc(1, sizeof *done);
     qdri_dev *dev = make_device();
@@ -196,7 +184,6 @@ static void recording_again_keeps_old_waits(void **state)
     qdr_event *event = make_event(dev);
     atomic_int gate = 0;
     atomic_int later = 0;
-    (void)state;
     enqueue_gate(slow, &gate);
     enqueue_append(slow, done, 1);
     OK(qdri_event_record(event, slow));
@@ -235,12 +222,11 @@ static pthread_t thread_of(qdr_stream *stream)
     return thread;
 }
 
-static void comm_streams_share_a_thread(void **state)
+TEST(comm_streams_share_a_thread)
 {
     qdri_dev *dev = make_device();
     qdr_stream *comm[2] = {make_stream(dev, QDRI_STREAM_COMM), make_stream(dev, QDRI_STREAM_COMM)};
     qdr_stream *compute[2] = {make_stream(dev, QDRI_STREAM_COMPUTE), make_stream(dev, QDRI_STREAM_COMPUTE)};
-    (void)state;
     assert_true(pthread_equal(thread_of(comm[0]), thread_of(comm[1])));
     assert_false(pthread_equal(thread_of(compute[0]), thread_of(compute[1])));
     assert_false(pthread_equal(thread_of(compute[0]), thread_of(comm[0])));
@@ -252,14 +238,13 @@ static void comm_streams_share_a_thread(void **state)
     qdri_dev_destroy(&dev);
 }
 
-static void pending_work_lets_other_streams_go_on(void **state)
+TEST(pending_work_lets_other_streams_go_on)
 {
     list *done = test_calloc(1, sizeof *done);
     qdri_dev *dev = make_device();
     qdr_stream *stuck = make_stream(dev, QDRI_STREAM_COMM);
     qdr_stream *free_one = make_stream(dev, QDRI_STREAM_COMM);
     atomic_int gate = 0;
-    (void)state;
     enqueue_gate(stuck, &gate);
     enqueue_append(free_one, done, 1);
     OK(qdri_stream_synchronize(free_one));
@@ -295,12 +280,11 @@ static qdr_status player_run(void *args)
     return QDR_OK;
 }
 
-static void wakers_lose_no_signal(void **state)
+TEST(wakers_lose_no_signal)
 {
     qdri_dev *devs[2];
     qdr_stream *streams[2];
     token shared = {0};
-    (void)state;
     for (int side = 0; side < 2; side++) {
         const player args = {&shared, side, 3000};
         devs[side] = make_device();
@@ -314,13 +298,12 @@ static void wakers_lose_no_signal(void **state)
     }
 }
 
-static void events_ping_pong(void **state)
+TEST(events_ping_pong)
 {
     list *done = test_calloc(1, sizeof *done);
     qdri_dev *dev = make_device();
     qdr_stream *streams[2] = {make_stream(dev, QDRI_STREAM_COMPUTE), make_stream(dev, QDRI_STREAM_COMM)};
     qdr_event *events[2] = {make_event(dev), make_event(dev)};
-    (void)state;
     for (int i = 0; i < 4000; i++) {
         const int side = i % 2;
         OK(qdri_stream_wait(streams[side], events[1 - side]));
@@ -339,7 +322,7 @@ static void events_ping_pong(void **state)
 
 static void count_call(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
 
-static void failed_work_poisons_the_device(void **state)
+TEST(failed_work_poisons_the_device)
 {
     list *done = test_calloc(1, sizeof *done);
     qdri_dev *dev = make_device();
@@ -349,7 +332,6 @@ static void failed_work_poisons_the_device(void **state)
     atomic_int gate = 0;
     atomic_int n_hooks = 0;
     void *memory = NULL;
-    (void)state;
     qdri_dev_on_poison(dev, count_call, &n_hooks);
     OK(qdri_dev_status(dev));
     enqueue_gate(first, &gate);
@@ -391,13 +373,12 @@ static qdr_status begun_run(void *args)
     return QDR_PENDING;
 }
 
-static void begun_work_finishes_on_a_poisoned_device(void **state)
+TEST(begun_work_finishes_on_a_poisoned_device)
 {
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMM);
     atomic_int n_calls[2] = {0, 0};
     atomic_int finish = 0;
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const begun args = {&n_calls[i], &finish};
         OK(qdri_work(stream, begun_run, &args, sizeof args));
@@ -414,14 +395,13 @@ static void begun_work_finishes_on_a_poisoned_device(void **state)
 }
 
 /* Items that ran before leave nothing in the slots of the ring that makes new work seem begun. */
-static void waiting_work_of_a_used_ring_never_begins(void **state)
+TEST(waiting_work_of_a_used_ring_never_begins)
 {
     static list done;
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMM);
     atomic_int n_calls[2] = {0, 0};
     atomic_int finish = 0;
-    (void)state;
     done.n = 0;
     for (int i = 0; i < 3000; i++) enqueue_append(stream, &done, i);
     for (int i = 0; i < 2; i++) {
@@ -446,7 +426,7 @@ static double cpu_secs(void)
 }
 
 /* Waiting costs next to nothing: polled work a small share of a core, events nothing. */
-static void waiting_uses_little_cpu(void **state)
+TEST(waiting_uses_little_cpu)
 {
     const struct timespec half_a_second = {0, 500000000};
     qdri_dev *dev = make_device();
@@ -454,7 +434,6 @@ static void waiting_uses_little_cpu(void **state)
     qdr_stream *asleep = make_stream(dev, QDRI_STREAM_COMPUTE);
     qdr_event *event = make_event(dev);
     atomic_int gate = 0;
-    (void)state;
     enqueue_gate(polling, &gate);
     OK(qdri_event_record(event, polling));
     OK(qdri_stream_wait(asleep, event));
@@ -470,14 +449,13 @@ static void waiting_uses_little_cpu(void **state)
     qdri_dev_destroy(&dev);
 }
 
-static void memory_is_counted_and_aligned(void **state)
+TEST(memory_is_counted_and_aligned)
 {
     qdri_dev *dev = make_device();
     void *a = NULL;
     void *b = NULL;
     size_t now = 1;
     size_t peak = 1;
-    (void)state;
     OK(qdri_mem_alloc(dev, 0, &a));
     assert_non_null(a);
     OK(qdri_mem_alloc(dev, 1001, &b));
@@ -501,13 +479,12 @@ static void memory_is_counted_and_aligned(void **state)
     qdri_dev_destroy(&dev);
 }
 
-static void copies_and_fills_are_work(void **state)
+TEST(copies_and_fills_are_work)
 {
     qdri_dev *dev = make_device();
     qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
     char from[] = "eight by";
     char to[] = "--------";
-    (void)state;
     OK(qdri_copy(stream, to, from, 5));
     OK(qdri_fill_zero(stream, from, 2));
     OK(qdri_copy(stream, to, NULL, 0));
@@ -520,12 +497,11 @@ static void copies_and_fills_are_work(void **state)
     qdri_dev_destroy(&dev);
 }
 
-static void bad_arguments_are_refused(void **state)
+TEST(bad_arguments_are_refused)
 {
     qdri_dev *dev = NULL;
     qdri_dev *other = make_device();
     const char args[QDRI_WORK_BYTES + 1] = {0};
-    (void)state;
     assert_int_equal(qdri_dev_create_cpu(0, &dev), QDR_ERR_ARGUMENT);
     assert_null(dev);
     dev = make_device();
@@ -546,28 +522,4 @@ static void bad_arguments_are_refused(void **state)
     qdri_dev_destroy(&other);
     qdri_dev_destroy(&dev);
     qdri_dev_destroy(&dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_runs_in_order),
-        cmocka_unit_test(full_ring_makes_the_host_wait),
-        cmocka_unit_test(event_orders_two_streams),
-        cmocka_unit_test(missing_wait_is_visible),
-        cmocka_unit_test(unrecorded_event_is_complete),
-        cmocka_unit_test(recording_again_keeps_old_waits),
-        cmocka_unit_test(comm_streams_share_a_thread),
-        cmocka_unit_test(pending_work_lets_other_streams_go_on),
-        cmocka_unit_test(wakers_lose_no_signal),
-        cmocka_unit_test(events_ping_pong),
-        cmocka_unit_test(failed_work_poisons_the_device),
-        cmocka_unit_test(begun_work_finishes_on_a_poisoned_device),
-        cmocka_unit_test(waiting_work_of_a_used_ring_never_begins),
-        cmocka_unit_test(waiting_uses_little_cpu),
-        cmocka_unit_test(memory_is_counted_and_aligned),
-        cmocka_unit_test(copies_and_fills_are_work),
-        cmocka_unit_test(bad_arguments_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* QDR_KERNELS: the sets of kernels below the named one, and no others, stay in use. */
-#include <stdlib.h>
-
 #include "dev/cpu/kernels/kernels.h"
 #include "qdr_test.h"
 
@@ -18,18 +16,11 @@ static int told(const char *word)
     return qdri_cpu_kernels_best();
 }
 
-static void the_variable_limits(void **state)
+TEST(the_variable_limits)
 {
-    (void)state;
     const int best = best_of_the_machine(QDRI_KERNELS_AVX512), avx2 = best_of_the_machine(QDRI_KERNELS_AVX2);
     assert_int_equal(told("base"), QDRI_KERNELS_BASE);
     assert_int_equal(told("avx2"), avx2);
     assert_int_equal(told("best"), best);
     assert_int_equal(told("sse9"), best); /* contexts refuse it */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_variable_limits)};
-    return cmocka_run_group_tests_name("kernel_sets", tests, NULL, NULL);
 }

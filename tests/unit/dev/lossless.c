@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lossless codec: every bit comes back, on every instruction set; its sizes; damaged messages. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "codec_sets.h"
 #include "core/codec.h"
@@ -62,12 +60,11 @@ static void draw(message *m, uint64_t *seed, int round)
     }
 }
 
-static void all_bits(void **state)
+TEST(all_bits)
 {
     static message m, other;
     uint64_t seed = test_seed();
     int n_shorter = 0;
-    (void)state;
     for (int round = 0; round < N_ROUNDS; round++) {
         const qdr_codec codec = {.kind = QDR_CODEC_LOSSLESS};
         draw(&m, &seed, round);
@@ -93,11 +90,10 @@ static void all_bits(void **state)
 }
 
 /* Of normal numbers nearly all blocks are packed: 2 + 64 + 3 * 128 bytes of 512, and 2 + 64 + 128 of 256. */
-static void sizes(void **state)
+TEST(sizes)
 {
     static message m;
     uint64_t seed = test_seed();
-    (void)state;
     for (int t = 0; t < 2; t++) {
         m.dtype = t ? QDR_BF16 : QDR_F32;
         m.n = 7 * QDRI_LOSSLESS_BLOCK + 5;
@@ -111,10 +107,9 @@ static void sizes(void **state)
     }
 }
 
-static void adds(void **state)
+TEST(adds)
 {
     static message m;
-    (void)state;
     for (int t = 0; t < 2; t++) {
         m.dtype = t ? QDR_BF16 : QDR_F32;
         m.n = 300;
@@ -142,12 +137,11 @@ static void adds(void **state)
 }
 
 /* Arbitrary bytes are refused, or read no further than they are long: memory is exactly that. */
-static void damaged(void **state)
+TEST(damaged)
 {
     static message m;
     uint64_t seed = test_seed();
     int n_refused = 0;
-    (void)state;
     for (int round = 0; round < 600; round++) {
         qdri_dev *dev = NULL;
         qdr_stream *stream = NULL;
@@ -176,15 +170,4 @@ static void damaged(void **state)
         test_free(wire);
     }
     assert_in_range(n_refused, 200, 599);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_bits),
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(adds),
-        cmocka_unit_test(damaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

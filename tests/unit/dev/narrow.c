@@ -3,8 +3,6 @@
  * neighbours, and random numbers; one by one, and with every kernel set. */
 #include "dev/cpu/narrow.h"
 
-#include <string.h>
-
 #include "dev/cpu/kernels/kernels.h"
 #include "narrow.h"
 #include "qdr_test.h"
@@ -27,9 +25,8 @@ static uint16_t quiet(qdr_dtype dtype, uint16_t bits)
     return (uint16_t)(bits | (is_nan ? 1 << (narrow_fraction(dtype) - 1) : 0));
 }
 
-static void all_bits_are_read(void **state)
+TEST(all_bits_are_read)
 {
-    (void)state;
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < N_ALL; i++) {
             const uint16_t bits = (uint16_t)i;
@@ -48,9 +45,8 @@ static void check_rounding(qdr_dtype dtype, float value)
 }
 
 /* Halfway between neighbours, and next to it on both sides; after the largest comes Inf. */
-static void middles_go_to_even(void **state)
+TEST(middles_go_to_even)
 {
-    (void)state;
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < N_ALL; i++) {
             const double low = narrow_value(types[t], (uint16_t)i);
@@ -64,10 +60,9 @@ static void middles_go_to_even(void **state)
         }
 }
 
-static void random_numbers_are_rounded(void **state)
+TEST(random_numbers_are_rounded)
 {
     uint64_t seed = test_seed();
-    (void)state;
     for (int i = 0; i < 2000000; i++) {
         const uint32_t bits = (uint32_t)(test_random(&seed) >> 32);
         float any, near;
@@ -82,12 +77,11 @@ static void random_numbers_are_rounded(void **state)
 }
 
 /* Loops of vector code give the same bits, with NaN and Inf among the others. */
-static void loops_give_the_same(void **state)
+TEST(loops_give_the_same)
 {
     static float wide[N_ALL], more[N_ALL];
     static uint16_t all[N_ALL], back[N_ALL];
     uint64_t seed = test_seed();
-    (void)state;
     for (int i = 0; i < N_ALL; i++) all[i] = (uint16_t)i;
     for (int level = 0; level < QDRI_N_KERNEL_SETS; level++) {
         if (!qdri_cpu_kernels_limit(level)) continue;
@@ -127,11 +121,10 @@ static void narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n)
 }
 
 /* All bits there and back; the middles after each and their neighbours. */
-static void public_arrays_follow_the_definition(void **state)
+TEST(public_arrays_follow_the_definition)
 {
     static uint16_t all[N_ALL], back[3 * N_ALL];
     static float wide[3 * N_ALL];
-    (void)state;
     for (int i = 0; i < N_ALL; i++) all[i] = (uint16_t)i;
     for (int t = 0; t < 2; t++) {
         widen(types[t], wide, all, N_ALL);
@@ -156,11 +149,10 @@ static void public_arrays_follow_the_definition(void **state)
 }
 
 /* Any length and start: nothing is written outside. */
-static void public_arrays_end_where_they_end(void **state)
+TEST(public_arrays_end_where_they_end)
 {
     uint16_t bits[72], source[72];
     float wide[72];
-    (void)state;
     for (int t = 0; t < 2; t++)
         for (int n = -1; n < 65; n++) {
             for (int i = 0; i < 72; i++) {
@@ -174,17 +166,4 @@ static void public_arrays_end_where_they_end(void **state)
             narrow(types[t], bits + 3, wide + 3, n);
             for (int i = 0; i < 72; i++) assert_int_equal(bits[i], i >= 3 && i < 3 + n ? source[i] : 0xabcd);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_bits_are_read),
-        cmocka_unit_test(middles_go_to_even),
-        cmocka_unit_test(random_numbers_are_rounded),
-        cmocka_unit_test(loops_give_the_same),
-        cmocka_unit_test(public_arrays_follow_the_definition),
-        cmocka_unit_test(public_arrays_end_where_they_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

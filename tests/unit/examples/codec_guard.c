@@ -24,9 +24,8 @@ static void jump(double losses[N], int64_t at, double low, double high)
 }
 
 /* After k of 50 losses that are 1 higher the mean is k/50 higher: above 0.5 from the 26th on. */
-static void test_jump(void **state)
+TEST(test_jump)
 {
-    (void)state;
     double losses[N];
     char why[CODEC_GUARD_BYTES];
     for (int64_t at = WIDTH; at < N - WIDTH; at += 37) {
@@ -38,9 +37,8 @@ static void test_jump(void **state)
 }
 
 /* The least is that of any 50 steps, not of the first ones, and one loss alone moves the mean by a fiftieth. */
-static void test_least(void **state)
+TEST(test_least)
 {
-    (void)state;
     double losses[N];
     char why[CODEC_GUARD_BYTES];
     jump(losses, 120, 4, 2);
@@ -54,9 +52,8 @@ static void test_least(void **state)
 
 /* A falling loss, however far it falls; one that rises before there are 50; and one that rises before the codecs have
  * been there for 50 steps. */
-static void test_patience(void **state)
+TEST(test_patience)
 {
-    (void)state;
     double losses[N];
     char why[CODEC_GUARD_BYTES];
     jump(losses, 60, 9, 1);
@@ -69,9 +66,8 @@ static void test_patience(void **state)
     assert_int_equal(gives_up_at((codec_guard){.most = 0.5, .after = 100}, losses, why), -1);
 }
 
-static void test_not_finite(void **state)
+TEST(test_not_finite)
 {
-    (void)state;
     static const double wild[] = {NAN, INFINITY, -INFINITY};
     double losses[N];
     char why[CODEC_GUARD_BYTES];
@@ -82,15 +78,4 @@ static void test_not_finite(void **state)
         assert_string_equal(why, "the loss is not a finite number");
         assert_int_equal(gives_up_at((codec_guard){0}, losses, why), -1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jump),
-        cmocka_unit_test(test_least),
-        cmocka_unit_test(test_patience),
-        cmocka_unit_test(test_not_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

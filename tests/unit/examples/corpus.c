@@ -4,8 +4,6 @@
 #include "../../../examples/common/corpus.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,16 +42,14 @@ static corpus read_corpus(const char *file, int64_t context)
     return text;
 }
 
-static int make_folder(void **state)
+FIXTURE(make_folder)
 {
-    (void)state;
     strcpy(folder, "/tmp/quadrille-corpus-XXXXXX");
     return mkdtemp(folder) ? 0 : 1;
 }
 
-static int remove_folder(void **state)
+FIXTURE(remove_folder)
 {
-    (void)state;
     (void)unlink(path("text"));
     (void)unlink(path("bible"));
     return rmdir(folder);
@@ -61,10 +57,9 @@ static int remove_folder(void **state)
 
 /* All windows of `n_passes` passes lie in the first 90 %, those of one pass do not overlap, and they leave out less
  * than two contexts. */
-static void training_reads_the_first_nine_tenths(void **state)
+TEST(training_reads_the_first_nine_tenths)
 {
     enum { N_TRAIN = N_BYTES - N_BYTES / 10, N_WINDOWS = (N_TRAIN - CONTEXT) / CONTEXT };
-    (void)state;
     char letters[N_BYTES + 1] = {0};
     memset(letters, 'a', N_BYTES);
     write_file("text", letters, 0600);
@@ -83,11 +78,10 @@ static void training_reads_the_first_nine_tenths(void **state)
 }
 
 /* Passes and seeds have orders of their own, and all first bytes that leave room for as many windows occur. */
-static void each_pass_has_its_order(void **state)
+TEST(each_pass_has_its_order)
 {
     enum { N_TRAIN = N_BYTES - N_BYTES / 10, N_WINDOWS = (N_TRAIN - CONTEXT) / CONTEXT, N_PASSES = 200 };
     enum { N_PLACES = N_TRAIN - CONTEXT * N_WINDOWS };
-    (void)state;
     corpus text = read_corpus(path("text"), CONTEXT);
     int n_same = 0, n_of_seed = 0, is_used[N_PLACES] = {0};
     for (int64_t pass = 0; pass < N_PASSES; pass++) {
@@ -109,9 +103,8 @@ static void each_pass_has_its_order(void **state)
 }
 
 /* The windows of the last validation follow each other from the first kept byte to the last. */
-static void validation_reads_the_last_tenth(void **state)
+TEST(validation_reads_the_last_tenth)
 {
-    (void)state;
     corpus text = read_corpus(path("text"), CONTEXT);
     const int64_t n = corpus_validation_windows(&text, CONTEXT);
     int64_t end = text.n_train;
@@ -132,9 +125,8 @@ static void validation_reads_the_last_tenth(void **state)
 }
 
 /* What stands before the first prompt's line, and lines that begin with a prompt, are talk. */
-static void the_program_that_prints_the_bible_may_talk(void **state)
+TEST(the_program_that_prints_the_bible_may_talk)
 {
-    (void)state;
     char was[4096], search[4200];
     const char *environment = getenv("PATH");
     snprintf(was, sizeof was, "%s", environment ? environment : "");
@@ -157,13 +149,4 @@ static void the_program_that_prints_the_bible_may_talk(void **state)
     corpus_free(&text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_reads_the_first_nine_tenths),
-        cmocka_unit_test(each_pass_has_its_order),
-        cmocka_unit_test(validation_reads_the_last_tenth),
-        cmocka_unit_test(the_program_that_prints_the_bible_may_talk),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_all_tests(make_folder, remove_folder); }

@@ -3,13 +3,12 @@
 #include "../../../examples/common/progress.h"
 
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "../../../examples/common/meter.h"
 #include "qdr_test.h"
 
-static void clocks_and_counts(void **state)
+TEST(clocks_and_counts)
 {
     static const struct {
         double secs;
@@ -21,7 +20,6 @@ static void clocks_and_counts(void **state)
         const char *says;
     } counts[] = {{0, "0"}, {96, "96"}, {99999, "99999"}, {100000, "0.10 M"}, {834567, "0.83 M"}, {1.5e9, "1500.00 M"}};
     char text[24];
-    (void)state;
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
         assert_string_equal(progress_clock(clocks[i].secs, text), clocks[i].says);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -49,11 +47,10 @@ static const char *said(progress *line, int64_t step, double validation, int mil
 }
 
 /* A run that continues after step 1000. Seconds more or less would change no word. */
-static void a_continued_run_tells_what_is_left(void **state)
+TEST(a_continued_run_tells_what_is_left)
 {
     const double now = meter_secs();
     progress line = {.first = 1000, .n_steps = 1005, .every = 1000, .began = now - 200, .drawn = now - 2000};
-    (void)state;
     assert_string_equal(said(&line, 1004, NAN, 0), "step 1004/1005  loss 2.500  1234 tokens/s  0:50 left\n");
     assert_true(line.drawn >= now);
     assert_string_equal(said(&line, 1003, 3.25, 0), ""); /* too soon */
@@ -67,13 +64,4 @@ static void a_continued_run_tells_what_is_left(void **state)
     line.terminal = 1;
     assert_string_equal(said(&line, 1004, 3.25, 1),
                         "\rstep 1004/1004  loss 2.500  validation 3.250  1234 tokens/s  0:00 left\033[K");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clocks_and_counts),
-        cmocka_unit_test(a_continued_run_tells_what_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

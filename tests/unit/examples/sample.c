@@ -3,7 +3,6 @@
 #include "../../../examples/common/sample.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "qdr_test.h"
 
@@ -53,10 +52,9 @@ static void check_shown(const uint8_t *bytes, int n)
 }
 
 /* All bytes in pairs, before a letter; and those of three and four bytes around the ends of what there is. */
-static void only_text_is_shown(void **state)
+TEST(only_text_is_shown)
 {
     static const uint8_t ends[] = {0x00, 0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc2, 0xe0, 0xff};
-    (void)state;
     for (int first = 0; first < 256; first++)
         for (int second = 0; second < 256; second++)
             check_shown((const uint8_t[]){(uint8_t)first, (uint8_t)second, 'a', 'b'}, 4);
@@ -70,12 +68,11 @@ static void only_text_is_shown(void **state)
 /* ---- what is drawn ---- */
 
 /* Each number falls into the share of its byte. The logits would overflow without their highest. */
-static void bytes_have_their_shares(void **state)
+TEST(bytes_have_their_shares)
 {
     static const double shares[] = {0.125, 0.5, 0.25, 0.0625, 0.0625};
     static const uint8_t bytes[] = {0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4}; /* of 16 numbers */
     enum { N = 16 };
-    (void)state;
     for (int k = 0; k < 3; k++) {
         const double temperature = k == 0 ? 1 : k == 1 ? 0.5 : 4, most = k == 2 ? 400 : 4000;
         float logits[6] = {0};
@@ -91,23 +88,12 @@ static void bytes_have_their_shares(void **state)
 }
 
 /* The first of the likeliest, whatever the number. */
-static void temperature_0_draws_the_likeliest(void **state)
+TEST(temperature_0_draws_the_likeliest)
 {
     static const float logits[] = {-3, 1, 7, 7, 6, 9};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(sample_draw(logits, 5, 0, i / 4.0), 2);
         assert_int_equal(sample_draw(logits, 6, 0, i / 4.0), 5);
         assert_int_equal(sample_draw(logits, 1, 0, i / 4.0), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_text_is_shown),
-        cmocka_unit_test(bytes_have_their_shares),
-        cmocka_unit_test(temperature_0_draws_the_likeliest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

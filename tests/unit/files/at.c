@@ -3,7 +3,6 @@
 #include "files/at.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,14 +10,13 @@
 
 #define G (INT64_C(1) << 30)
 
-static void numbers_are_where_they_were_written(void **state)
+TEST(numbers_are_where_they_were_written)
 {
     static const int64_t at[] = {7, 2 * G - 4, 2 * G + 9, 4 * G - 4, 4 * G + 7, 5 * G};
     enum { N = sizeof at / sizeof *at };
     char path[] = "/tmp/qdr_at_XXXXXX";
     struct stat info;
     const int descriptor = mkstemp(path);
-    (void)state;
     assert_true(descriptor >= 0 && unlink(path) == 0);
     if (ftruncate(descriptor, at[N - 1]) != 0) { /* a file system without such files */
         close(descriptor);
@@ -33,10 +31,4 @@ static void numbers_are_where_they_were_written(void **state)
         if (found != at[i]) fail_msg("byte %" PRId64 " has what belongs to byte %" PRId64, at[i], found);
     }
     close(descriptor);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_are_where_they_were_written)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

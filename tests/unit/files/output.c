@@ -64,16 +64,14 @@ ssize_t __wrap_write(int number, const void *bytes, size_t n)
 
 static char start[512], folder[64];
 
-static int enter(void **state)
+FIXTURE(enter)
 {
-    (void)state;
     strcpy(folder, "/tmp/qdr_output_XXXXXX");
     return !getcwd(start, sizeof start) || !mkdtemp(folder) || chdir(folder) != 0;
 }
 
-static int leave(void **state)
+FIXTURE(leave)
 {
-    (void)state;
     char command[128];
     failing_fclose = failing_fsync = failing_rename = 0;
     snprintf(command, sizeof command, "rm -rf %s", folder);
@@ -120,9 +118,8 @@ static qdr_status write_text(const char *name, qdr_output_kind kind, const char 
 
 /* ---- regular files ---- */
 
-static void is_there_when_it_is_whole(void **state)
+TEST_IN(is_there_when_it_is_whole, enter, leave)
 {
-    (void)state;
     qdr_output *output;
     put("a", "old");
     assert_int_equal(chmod("a", 0640), 0);
@@ -146,9 +143,8 @@ static void is_there_when_it_is_whole(void **state)
 }
 
 /* A write may end early: on a pipe when a signal comes, or near a limit. */
-static void short_writes_lose_nothing(void **state)
+TEST_IN(short_writes_lose_nothing, enter, leave)
 {
-    (void)state;
     for (size_t most = 1; most <= 9; most += 4) {
         most_per_write = most;
         const qdr_status status = write_text("a", QDR_OUTPUT_REPLACE, "0123456789abcdefghij");
@@ -158,9 +154,8 @@ static void short_writes_lose_nothing(void **state)
     }
 }
 
-static void permissions_are_those_of_new_files(void **state)
+TEST_IN(permissions_are_those_of_new_files, enter, leave)
 {
-    (void)state;
     struct stat info;
     const mode_t mask = umask(027);
     CHECK_OK(write_text("a", QDR_OUTPUT_REPLACE, "new"));
@@ -170,9 +165,8 @@ static void permissions_are_those_of_new_files(void **state)
 }
 
 /* Each of the calls that may fail late, alone. */
-static void late_failures_are_told(void **state)
+TEST_IN(late_failures_are_told, enter, leave)
 {
-    (void)state;
     int *const failures[] = {&failing_fclose, &failing_fsync, &failing_rename};
     put("a", "old");
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
@@ -189,9 +183,8 @@ static volatile sig_atomic_t n_signals;
 static void count_signal(int number) { n_signals += number == SIGXFSZ; }
 
 /* A program's own handling of SIGXFSZ does not notice the library's writes, and is as before afterwards. */
-static void limits_on_files_are_told(void **state)
+TEST_IN(limits_on_files_are_told, enter, leave)
 {
-    (void)state;
     struct rlimit old, one = {.rlim_cur = 1};
     sigset_t mask;
     qdr_output *output;
@@ -219,9 +212,8 @@ static void limits_on_files_are_told(void **state)
 }
 
 /* Plans are one of the writers, with a check of their own in front. */
-static void plans_tell_late_failures(void **state)
+TEST_IN(plans_tell_late_failures, enter, leave)
 {
-    (void)state;
     qdr_network network = {QDR_INIT(qdr_network), .layers = 1, .hidden = 1, .heads = 1,  .kv_heads = 1,
                            .head_size = 1,        .ffn = 1,    .vocab = 1,  .context = 1};
     qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1, .dtype = QDR_F32};
@@ -236,9 +228,8 @@ static void plans_tell_late_failures(void **state)
     assert_int_equal(count_files(), 1);
 }
 
-static void a_write_that_failed_is_not_forgotten(void **state)
+TEST_IN(a_write_that_failed_is_not_forgotten, enter, leave)
 {
-    (void)state;
     qdr_output *output;
     put("a", "old");
     CHECK_OK(qdr_output_open("--out", "a", QDR_OUTPUT_REPLACE, &output));
@@ -253,11 +244,10 @@ static void a_write_that_failed_is_not_forgotten(void **state)
 }
 
 /* The first one is the cause, whatever comes after it. */
-static void the_first_failure_is_told(void **state)
+TEST_IN(the_first_failure_is_told, enter, leave)
 {
     static const int failures[] = {ENOSPC, EIO, EBADF, 0};
     qdr_output *output;
-    (void)state;
     put("a", "old");
     CHECK_OK(qdr_output_open("--out", "a", QDR_OUTPUT_REPLACE, &output));
     failing_writes = failures;
@@ -272,9 +262,8 @@ static void the_first_failure_is_told(void **state)
     assert_int_equal(count_files(), 1);
 }
 
-static void new_ones_replace_nothing(void **state)
+TEST_IN(new_ones_replace_nothing, enter, leave)
 {
-    (void)state;
     qdr_output *output;
     CHECK_OK(write_text("a", QDR_OUTPUT_NEW, "first"));
     CHECK_FAILS(write_text("a", QDR_OUTPUT_NEW, "second"), QDR_ERR_ARGUMENT, "File exists");
@@ -289,9 +278,8 @@ static void new_ones_replace_nothing(void **state)
 
 /* ---- logs ---- */
 
-static void logs_grow_and_older_ones_stay(void **state)
+TEST_IN(logs_grow_and_older_ones_stay, enter, leave)
 {
-    (void)state;
     qdr_output *output;
     put("log", "first");
     for (int i = 1; i <= 2; i++) {
@@ -322,9 +310,8 @@ static void logs_grow_and_older_ones_stay(void **state)
 
 /* ---- what is no regular file ---- */
 
-static void links_stay(void **state)
+TEST_IN(links_stay, enter, leave)
 {
-    (void)state;
     struct stat info;
     assert_int_equal(mkdir("deep", 0777), 0);
     assert_int_equal(symlink("deep/second", "first"), 0);
@@ -341,9 +328,8 @@ static void links_stay(void **state)
 }
 
 /* The names that older versions wrote to, which could be foreseen. */
-static void planted_links_are_not_followed(void **state)
+TEST_IN(planted_links_are_not_followed, enter, leave)
 {
-    (void)state;
     char name[64];
     put("victim", "precious");
     assert_int_equal(symlink("victim", "a.part"), 0);
@@ -357,9 +343,8 @@ static void planted_links_are_not_followed(void **state)
     assert_true(lstat(".a.0123456789abcdef.part", &info) == 0); /* no leftover of anybody's */
 }
 
-static void devices_are_written_to(void **state)
+TEST_IN(devices_are_written_to, enter, leave)
 {
-    (void)state;
     struct stat null, full, info;
     assert_int_equal(stat("/dev/null", &null), 0);
     assert_int_equal(stat("/dev/full", &full), 0);
@@ -386,9 +371,8 @@ static void *read_fifo(void *text)
     return n == 4 ? text : NULL;
 }
 
-static void fifos_are_written_to(void **state)
+TEST_IN(fifos_are_written_to, enter, leave)
 {
-    (void)state;
     char text[16] = "";
     void *read = NULL;
     pthread_t reader;
@@ -403,9 +387,8 @@ static void fifos_are_written_to(void **state)
     assert_true(lstat("fifo", &info) == 0 && S_ISFIFO(info.st_mode));
 }
 
-static void refusals(void **state)
+TEST_IN(refusals, enter, leave)
 {
-    (void)state;
     qdr_output *output;
     char name[5000];
     memset(name, 'n', sizeof name);
@@ -462,9 +445,8 @@ static pid_t begin_in_child(const char *name)
     return child;
 }
 
-static void leftovers_of_the_dead_are_removed(void **state)
+TEST_IN(leftovers_of_the_dead_are_removed, enter, leave)
 {
-    (void)state;
     const pid_t dead = begin_in_child("a"), alive = begin_in_child("a"), other = begin_in_child("a.b");
     put(".a.part", "not ours");
     put(".a.0123.part", "nor this");
@@ -487,24 +469,5 @@ static void leftovers_of_the_dead_are_removed(void **state)
 int main(void)
 {
     setenv("LC_ALL", "C", 1);
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter, leave)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(is_there_when_it_is_whole),
-        IN_FOLDER(short_writes_lose_nothing),
-        IN_FOLDER(permissions_are_those_of_new_files),
-        IN_FOLDER(late_failures_are_told),
-        IN_FOLDER(limits_on_files_are_told),
-        IN_FOLDER(plans_tell_late_failures),
-        IN_FOLDER(a_write_that_failed_is_not_forgotten),
-        IN_FOLDER(the_first_failure_is_told),
-        IN_FOLDER(new_ones_replace_nothing),
-        IN_FOLDER(logs_grow_and_older_ones_stay),
-        IN_FOLDER(links_stay),
-        IN_FOLDER(planted_links_are_not_followed),
-        IN_FOLDER(devices_are_written_to),
-        IN_FOLDER(fifos_are_written_to),
-        IN_FOLDER(refusals),
-        IN_FOLDER(leftovers_of_the_dead_are_removed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* A layer of 2 rows, 3 out-features and 5 in-features: C[m,n] sums k products. */
-static void products_of_either_storage(void **state)
+TEST(products_of_either_storage)
 {
     static const struct {
         qdri_product_kind kind;
@@ -21,7 +21,6 @@ static void products_of_either_storage(void **state)
         {QDRI_PRODUCT_DX, QDR_OUT_IN, 2, 5, 3, "NN"},      {QDRI_PRODUCT_DX, QDR_IN_OUT, 2, 5, 3, "NT"},
         {QDRI_PRODUCT_DW, QDR_OUT_IN, 3, 5, 2, "TN"},      {QDRI_PRODUCT_DW, QDR_IN_OUT, 5, 3, 2, "TN"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdri_task task = {.kind = QDRI_TASK_PRODUCT};
         qdri_set_product(&task, cases[i].kind, cases[i].storage, 2, 3, 5);
@@ -42,13 +41,12 @@ static qdri_tune_choice choice_of(const char *machine, int64_t m, qdr_storage st
     return c;
 }
 
-static void noise_turns_nothing(void **state)
+TEST(noise_turns_nothing)
 {
     static const struct {
         double in_out;
         qdr_storage storage;
     } cases[] = {{4, QDR_OUT_IN}, {3, QDR_OUT_IN}, {2.86, QDR_OUT_IN}, {2.84, QDR_IN_OUT}, {1, QDR_IN_OUT}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdri_tune_choice c = {.secs = {{1, 1, 1}, {0.5, 0.25, cases[i].in_out - 0.75}}};
         qdri_tune_choose(&c);
@@ -56,11 +54,10 @@ static void noise_turns_nothing(void **state)
     }
 }
 
-static void a_choice_is_for_one_key(void **state)
+TEST(a_choice_is_for_one_key)
 {
     qdri_tune_table table = {0};
     const qdri_tune_choice c = choice_of("one", 3, QDR_IN_OUT);
-    (void)state;
     assert_null(qdri_tune_find(&table, &c.key));
     for (int64_t m = 40; m > 0; m--) {
         const qdri_tune_choice more = choice_of("one", m, m == 3 ? QDR_IN_OUT : QDR_OUT_IN);
@@ -106,12 +103,11 @@ static char *two_choices(size_t *bytes)
     return text;
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     size_t bytes;
     char *text = two_choices(&bytes);
     qdri_tune_table table = {0};
-    (void)state;
     CHECK_OK(qdri_tune_read(text, bytes, "file", &table));
     assert_int_equal(table.n, 2);
     const qdri_tune_choice a = choice_of("a \"quoted\" \\ name", 1, QDR_IN_OUT);
@@ -128,11 +124,10 @@ static void what_is_written_is_read(void **state)
     free(text);
 }
 
-static void nothing_is_no_choices(void **state)
+TEST(nothing_is_no_choices)
 {
     qdri_tune_table table = {0};
     size_t bytes;
-    (void)state;
     CHECK_OK(qdri_tune_read("", 0, "file", &table));
     assert_int_equal(table.n, 0);
     char *text = text_of(&table, &bytes);
@@ -143,11 +138,10 @@ static void nothing_is_no_choices(void **state)
 }
 
 /* Cut anywhere: no crash, one sentence that names the file. */
-static void every_cut_is_refused(void **state)
+TEST(every_cut_is_refused)
 {
     size_t bytes;
     char *text = two_choices(&bytes);
-    (void)state;
     for (size_t n = 1; n + 2 < bytes; n++) { /* the last byte is a newline */
         qdri_tune_table table = {0};
         CHECK_FAILS(qdri_tune_read(text, n, "some.json", &table), QDR_ERR_ARGUMENT, "some.json");
@@ -156,7 +150,7 @@ static void every_cut_is_refused(void **state)
     free(text);
 }
 
-static void mistakes_are_named(void **state)
+TEST(mistakes_are_named)
 {
     static const struct {
         const char *text, *says;
@@ -190,7 +184,6 @@ static void mistakes_are_named(void **state)
          "-1]}]}",
          "algorithm -1; none is below 0"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdri_tune_table table = {0};
         CHECK_FAILS(qdri_tune_read(cases[i].text, strlen(cases[i].text), "some.json", &table), QDR_ERR_ARGUMENT,
@@ -200,11 +193,10 @@ static void mistakes_are_named(void **state)
     }
 }
 
-static void a_long_name_is_refused(void **state)
+TEST(a_long_name_is_refused)
 {
     char machine[600], text[900];
     qdri_tune_table table = {0};
-    (void)state;
     memset(machine, 'x', sizeof machine);
     machine[599] = '\0';
     snprintf(text, sizeof text,
@@ -217,13 +209,12 @@ static void a_long_name_is_refused(void **state)
 
 /* ---- the file ---- */
 
-static void the_file_is_replaced_or_left(void **state)
+TEST(the_file_is_replaced_or_left)
 {
     char folder[] = "/tmp/qdr_tune_XXXXXX", path[64], inside[96], *text;
     size_t bytes;
     qdri_tune_table table = {0}, read = {0};
     const qdri_tune_choice c = choice_of("a", 1, QDR_IN_OUT);
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/tune.json", folder);
     snprintf(inside, sizeof inside, "%s/none/tune.json", folder);
@@ -247,9 +238,8 @@ static void the_file_is_replaced_or_left(void **state)
     qdri_tune_free(&table);
 }
 
-static void the_environment_names_it(void **state)
+TEST(the_environment_names_it)
 {
-    (void)state;
     unsetenv("QDR_TUNE");
     assert_null(qdri_tune_path());
     setenv("QDR_TUNE", "", 1);
@@ -267,9 +257,8 @@ static long fails_in = -1; /* allocations of jansson's until one fails; < 0: non
 
 static void *allocate(size_t bytes) { return fails_in >= 0 && fails_in-- == 0 ? NULL : malloc(bytes); }
 
-static void a_lack_of_memory_is_no_mistake(void **state)
+TEST(a_lack_of_memory_is_no_mistake)
 {
-    (void)state;
     static const char text[] = "{\"quadrille_tune\": 2, \"choices\": [{\"machine\": \"a machine of a long name\", "
                                "\"threads\": 2, \"dtype\": \"f32\", "
                                "\"m\": 10, \"n\": 20, \"k\": 30, \"storage\": \"in-out\", \"algorithms\": [1, 0, 2], "
@@ -302,18 +291,5 @@ static void a_lack_of_memory_is_no_mistake(void **state)
 int main(void)
 {
     json_set_alloc_funcs(allocate, free);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_either_storage),
-        cmocka_unit_test(noise_turns_nothing),
-        cmocka_unit_test(a_choice_is_for_one_key),
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(nothing_is_no_choices),
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_long_name_is_refused),
-        cmocka_unit_test(the_file_is_replaced_or_left),
-        cmocka_unit_test(the_environment_names_it),
-        cmocka_unit_test(a_lack_of_memory_is_no_mistake),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -11,17 +11,9 @@
 static char folder[] = "/tmp/quadrille-machine-file-XXXXXX";
 static char path[128];
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
+FIXTURE(make_folder) { return mkdtemp(folder) ? 0 : -1; }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
+FIXTURE(remove_folder) { return rmdir(folder); }
 
 static const char *file_path(const char *name)
 {
@@ -71,9 +63,8 @@ static void change_and_restore(const char *key, void *user)
     w->n_changed++;
 }
 
-static void each_number_by_its_key(void **state)
+TEST(each_number_by_its_key)
 {
-    (void)state;
     int n_keys = 0;
     walk w = {.machine = {QDR_INIT(qdr_machine)}};
     CHECK_OK(qdr_machine_load("dgx-a100", &w.machine));
@@ -95,9 +86,8 @@ static void refuse_bad_values(const char *key, void *user)
     }
 }
 
-static void bad_values_are_refused(void **state)
+TEST(bad_values_are_refused)
 {
-    (void)state;
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     double value = 1;
     CHECK_OK(qdr_machine_load("dgx-a100", &machine));
@@ -111,9 +101,8 @@ static void bad_values_are_refused(void **state)
 }
 
 /* A machine that was filled by hand has the same ranges. */
-static void machines_filled_by_hand_are_checked(void **state)
+TEST(machines_filled_by_hand_are_checked)
 {
-    (void)state;
     qdr_machine good = {QDR_INIT(qdr_machine)}, bad = {QDR_INIT(qdr_machine)};
     CHECK_OK(qdr_machine_load("dgx-a100", &good));
     const struct {
@@ -159,9 +148,8 @@ static void machines_filled_by_hand_are_checked(void **state)
 #define PEAK "\"f32\": {\"peak_TFLOPS\": 1}, "
 #define LINK "{\"ranks\": 0, \"rank_GBps\": 1}"
 
-static void wrong_files_are_refused(void **state)
+TEST(wrong_files_are_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *words, *also;
     } cases[] = {
@@ -216,9 +204,8 @@ static void wrong_files_are_refused(void **state)
     }
 }
 
-static void files_are_based_on_others(void **state)
+TEST(files_are_based_on_others)
 {
-    (void)state;
     qdr_machine base = {QDR_INIT(qdr_machine)}, machine = {QDR_INIT(qdr_machine)};
     char text[256];
     CHECK_OK(qdr_machine_load("dgx-a100", &base));
@@ -268,7 +255,7 @@ static void check_ranks_per_node(const char *name, void *unused)
     }
 }
 
-static void ranks_per_node(void **state)
+TEST(ranks_per_node)
 {
     static const char text[] =
         "{\"ranks_per_node\": 8, \"memory_GiB\": 1, \"memory_GBps\": 1, \"f32\": {\"peak_TFLOPS\": 1}, \"links\": ["
@@ -279,7 +266,6 @@ static void ranks_per_node(void **state)
         int n, n_links, ranks[4];
     } cases[] = {{8, 4, {2, 8, 32, 0}}, {4, 4, {2, 4, 16, 0}}, {3, 3, {3, 12, 0, 0}},
                  {2, 3, {2, 8, 0, 0}},  {1, 2, {4, 0, 0, 0}},  {16, 4, {2, 16, 64, 0}}};
-    (void)state;
     for (int i = 0; i < 6; i++) {
         qdr_machine machine = {QDR_INIT(qdr_machine)};
         assert_int_equal(qdr_machine_parse(text, strlen(text), "four levels", &machine), QDR_OK);
@@ -295,15 +281,4 @@ static void ranks_per_node(void **state)
     assert_int_equal(qdr_machine_set_ranks_per_node(&machine, 0), QDR_ERR_ARGUMENT);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_number_by_its_key),
-        cmocka_unit_test(bad_values_are_refused),
-        cmocka_unit_test(machines_filled_by_hand_are_checked),
-        cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(files_are_based_on_others),
-        cmocka_unit_test(ranks_per_node),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_all_tests(make_folder, remove_folder); }

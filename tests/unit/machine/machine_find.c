@@ -29,9 +29,8 @@ static void write_machine(const char *name, const char *more)
     assert_int_equal(fclose(file), 0);
 }
 
-static int make_folder(void **state)
+FIXTURE(make_folder)
 {
-    (void)state;
     if (!mkdtemp(folder)) return -1;
     snprintf(path, sizeof path, "%s/machines", folder);
     if (mkdir(path, 0700) != 0 || setenv("QDR_DATA_PATH", folder, 1) != 0) return -1;
@@ -41,9 +40,8 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int remove_folder(void **state)
+FIXTURE(remove_folder)
 {
-    (void)state;
     static const char *const names[] = {"test-alpha", "test-beta", "test-gamma", "test-wrong"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(machine_path(names[i]));
     snprintf(path, sizeof path, "%s/machines", folder);
@@ -58,9 +56,8 @@ static void expect(const char *text, const char *name)
     assert_string_equal(machine.name, name);
 }
 
-static void the_longest_alias_wins(void **state)
+TEST(the_longest_alias_wins)
 {
-    (void)state;
     expect("Quux", "test-alpha");
     expect("Quux cluster, 8 nodes", "test-alpha");
     expect("Quux Grand", "test-beta");
@@ -70,9 +67,8 @@ static void the_longest_alias_wins(void **state)
     expect("Test-Gamma", "test-gamma");
 }
 
-static void unknown_machines_are_refused(void **state)
+TEST(unknown_machines_are_refused)
 {
-    (void)state;
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     memset(&machine, 1, sizeof machine);
     machine.size = sizeof machine;
@@ -84,9 +80,8 @@ static void unknown_machines_are_refused(void **state)
     CHECK_FAILS(qdr_machine_find("Quux", NULL), QDR_ERR_ARGUMENT, "NULL");
 }
 
-static void wrong_aliases_are_refused(void **state)
+TEST(wrong_aliases_are_refused)
 {
-    (void)state;
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     write_machine("test-wrong", ", \"aliases\": [7]");
     CHECK_FAILS(qdr_machine_find("Quux", &machine), QDR_ERR_ARGUMENT, "aliases");
@@ -94,9 +89,8 @@ static void wrong_aliases_are_refused(void **state)
     expect("Quux", "test-alpha");
 }
 
-static void data_files_are_found(void **state)
+TEST(data_files_are_found)
 {
-    (void)state;
     char found[4096], small[4];
     CHECK_OK(qdr_data_find("machines", "test-beta", found, sizeof found));
     assert_string_equal(found, machine_path("test-beta"));
@@ -109,13 +103,4 @@ static void data_files_are_found(void **state)
     CHECK_FAILS(qdr_data_find("machines", "x", NULL, 0), QDR_ERR_ARGUMENT, "NULL");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_longest_alias_wins),
-        cmocka_unit_test(unknown_machines_are_refused),
-        cmocka_unit_test(wrong_aliases_are_refused),
-        cmocka_unit_test(data_files_are_found),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_all_tests(make_folder, remove_folder); }

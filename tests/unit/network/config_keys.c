@@ -11,9 +11,8 @@ static qdr_network network_of(const char *text)
     return net;
 }
 
-static void windows_by_layer(void **state)
+TEST(windows_by_layer)
 {
-    (void)state;
     qdr_network net = network_of("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 3, \"use_sliding_window\": true, "
                                  "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"full_attention\"]}");
     assert_int_equal(net.window, 4096);
@@ -24,16 +23,15 @@ static void windows_by_layer(void **state)
 }
 
 /* Rotation needs even heads only where all of a head is turned. */
-static void heads_that_are_turned(void **state)
+TEST(heads_that_are_turned)
 {
-    (void)state;
     qdr_network net = network_of("{\"model_type\": \"gpt_neox\", \"hidden_size\": 68, \"num_attention_heads\": 4}");
     assert_int_equal(net.head_size, 17);
     net = network_of("{\"model_type\": \"gpt2\", \"n_embd\": 68, \"n_head\": 4}");
     assert_int_equal(net.head_size, 17);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     static const struct {
         const char *text;
@@ -76,7 +74,6 @@ static void refusals(void **state)
         {"{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}", QDR_ERR_ARGUMENT,
          "the params.json of Meta's own format"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdr_network net = {QDR_INIT(qdr_network)};
         CHECK_FAILS(qdr_network_parse(cases[i].text, strlen(cases[i].text), "a.json", &net), cases[i].status,
@@ -86,22 +83,10 @@ static void refusals(void **state)
 }
 
 /* Heads over the vocabulary, by the names that files have for them. */
-static void classes_that_are_known(void **state)
+TEST(classes_that_are_known)
 {
-    (void)state;
     (void)network_of("{\"model_type\": \"llama\", \"architectures\": [\"LLaMAForCausalLM\"]}");
     (void)network_of("{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"]}");
     (void)network_of("{\"model_type\": \"qwen2\", \"architectures\": null}");
     (void)network_of("{\"model_type\": \"mistral\", \"architectures\": [], \"pruned_heads\": {}}");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_by_layer),
-        cmocka_unit_test(heads_that_are_turned),
-        cmocka_unit_test(classes_that_are_known),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

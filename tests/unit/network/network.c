@@ -61,9 +61,8 @@ static const struct {
     {"qwen2-72b", 72706203648},
 };
 
-static void counts_of_checkpoints(void **state)
+TEST(counts_of_checkpoints)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         qdr_network net = {QDR_INIT(qdr_network)};
         CHECK_OK(qdr_network_load(known[i].name, &net));
@@ -93,10 +92,9 @@ static void see_name(const char *name, void *user)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) list->n_known += strcmp(known[i].name, name) == 0;
 }
 
-static void all_names(void **state)
+TEST(all_names)
 {
     listing list = {0, 0, ""};
-    (void)state;
     CHECK_OK(qdr_network_list(see_name, &list));
     assert_int_equal(list.n_known, sizeof known / sizeof *known);
     assert_true(list.n >= 38);
@@ -104,10 +102,9 @@ static void all_names(void **state)
 }
 
 /* "source" says where the numbers are from. */
-static void all_have_sources(void **state)
+TEST(all_have_sources)
 {
     qdri_data_names names;
-    (void)state;
     CHECK_OK(qdri_data_list("models", &names));
     for (int i = 0; i < names.n; i++) {
         char path[QDRI_DATA_PATH_BYTES];
@@ -135,11 +132,10 @@ static qdr_network by_hand(void)
                          .norms_per_layer = 2};
 }
 
-static void each_part(void **state)
+TEST(each_part)
 {
     qdr_network net = by_hand();
     qdr_network_counts c = {QDR_INIT(qdr_network_counts)};
-    (void)state;
     CHECK_OK(qdr_network_params(&net, &c));
     assert_int_equal(c.embedding, 110);
     assert_int_equal(c.positions, 50);
@@ -167,11 +163,10 @@ static void each_part(void **state)
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) <= 1e-12 * fabs(b))
 
-static void flops(void **state)
+TEST(flops)
 {
     qdr_network net = by_hand();
     qdr_network_flops f = {QDR_INIT(qdr_network_flops)};
-    (void)state;
     CHECK_OK(qdr_network_flops_per_token(&net, 5, &f));
     NEAR(f.linear, 2.0 * 2 * (320 + 140));
     NEAR(f.head, 220.0);
@@ -197,12 +192,11 @@ static void flops(void **state)
          72.0 * 96 * 12288 * 12288 * (1 + 2048 / (6.0 * 12288) + 50257 / (12.0 * 96 * 12288)));
 }
 
-static void wrong_sizes(void **state)
+TEST(wrong_sizes)
 {
     qdr_network net = by_hand();
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts), .total = 1};
     qdr_network_flops f = {QDR_INIT(qdr_network_flops)};
-    (void)state;
     CHECK_FAILS(qdr_network_params(NULL, &counts), QDR_ERR_ARGUMENT, "qdr_network: the pointer is NULL");
     assert_int_equal(counts.total, 0);
     CHECK_FAILS(qdr_network_params(&net, NULL), QDR_ERR_ARGUMENT, "qdr_network_counts: the pointer is NULL");
@@ -261,9 +255,8 @@ static void check_choices(const qdr_network *net, const char *choices, const cha
     assert_string_equal(net->activation, activation);
 }
 
-static void defaults(void **state)
+TEST(defaults)
 {
-    (void)state;
     qdr_network net = network_of("{\"model_type\": \"gpt2\"}");
     check_shape(&net, 12, 768, 12, 12, 64, 3072, 50257, 1024);
     check_choices(&net, "-qomlt-", "gelu_new");
@@ -288,9 +281,8 @@ static void defaults(void **state)
     assert_int_equal(net.window, 0);
 }
 
-static void keys_of_gpt2(void **state)
+TEST(keys_of_gpt2)
 {
-    (void)state;
     qdr_network net = network_of("{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 96, "
                                  "\"n_head\": 4, \"n_inner\": 100, \"n_positions\": 32, "
                                  "\"vocab_size\": 7, \"activation_function\": \"relu\", "
@@ -305,9 +297,8 @@ static void keys_of_gpt2(void **state)
     check_shape(&net, 3, 90, 5, 5, 18, 360, 50257, 33);
 }
 
-static void keys_of_others(void **state)
+TEST(keys_of_others)
 {
-    (void)state;
     qdr_network net = network_of("{\"model_type\": \"gpt_neox\", \"attention_bias\": false, "
                                  "\"use_parallel_residual\": false, \"hidden_act\": \"relu\", "
                                  "\"tie_word_embeddings\": true, \"intermediate_size\": 5}");
@@ -333,9 +324,8 @@ static void keys_of_others(void **state)
 }
 
 /* A size that does not divide is no error of the network, unless the class cannot have it. */
-static void nothing_needs_to_divide(void **state)
+TEST(nothing_needs_to_divide)
 {
-    (void)state;
     const qdr_network net = network_of("{\"model_type\": \"llama\", \"hidden_size\": 101, \"num_attention_heads\": 7, "
                                        "\"num_key_value_heads\": 1, \"vocab_size\": 13, \"intermediate_size\": 17}");
     check_shape(&net, 32, 101, 7, 1, 14, 17, 13, 2048);
@@ -344,7 +334,7 @@ static void nothing_needs_to_divide(void **state)
 
 /* ---- refusals ---- */
 
-static void refusals(void **state)
+TEST(refusals)
 {
     static const struct {
         const char *text;
@@ -404,7 +394,6 @@ static void refusals(void **state)
         {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", QDR_ERR_UNSUPPORTED,
          "key 'add_cross_attention' is true; only attention of a sequence to itself is known"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdr_network net = by_hand();
         CHECK_FAILS(qdr_network_parse(cases[i].text, strlen(cases[i].text), "a.json", &net), cases[i].status,
@@ -415,10 +404,9 @@ static void refusals(void **state)
     (void)network_of("{\"model_type\": \"llama\", \"num_local_experts\": 0}");
 }
 
-static void null_is_refused(void **state)
+TEST(null_is_refused)
 {
     qdr_network net = {QDR_INIT(qdr_network)};
-    (void)state;
     CHECK_FAILS(qdr_network_load(NULL, &net), QDR_ERR_ARGUMENT, "the name is NULL");
     CHECK_FAILS(qdr_network_load("gpt2", NULL), QDR_ERR_ARGUMENT, "is NULL");
     CHECK_FAILS(qdr_network_parse(NULL, 0, "a", &net), QDR_ERR_ARGUMENT, "is NULL");
@@ -428,11 +416,10 @@ static void null_is_refused(void **state)
 
 /* ---- names and paths ---- */
 
-static void unknown_names(void **state)
+TEST(unknown_names)
 {
     qdr_network net = {QDR_INIT(qdr_network)};
     char longer[300];
-    (void)state;
     CHECK_FAILS(qdr_network_load("gtp2", &net), QDR_ERR_ARGUMENT,
                 "models is named \"gtp2\"; nearest: gpt2 (see quadrille list models; the name of a file has a "
                 "slash or ends in .json)");
@@ -451,11 +438,10 @@ static void unknown_names(void **state)
     assert_int_equal(net.layers, 0);
 }
 
-static void too_long_a_path(void **state)
+TEST(too_long_a_path)
 {
     qdr_network net = {QDR_INIT(qdr_network)};
     char path[QDRI_DATA_PATH_BYTES + 1];
-    (void)state;
     memset(path, '/', sizeof path);
     path[QDRI_DATA_PATH_BYTES] = '\0';
     CHECK_FAILS(qdr_network_load(path, &net), QDR_ERR_ARGUMENT,
@@ -471,14 +457,13 @@ static void write_config(const char *path, int n_layers)
 }
 
 /* A folder of one's own goes before the installed one. */
-static void folders_and_paths(void **state)
+TEST(folders_and_paths)
 {
     char folder[] = "/tmp/qdr_network_XXXXXX", path[4][96], list[200];
     const char *before = getenv("QDR_DATA_PATH");
     char *kept = before ? strdup(before) : NULL;
     qdr_network net = {QDR_INIT(qdr_network)};
     listing names = {0, 0, ""};
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path[0], sizeof path[0], "%s/models", folder);
     assert_int_equal(mkdir(path[0], 0700), 0);
@@ -510,26 +495,4 @@ static void folders_and_paths(void **state)
     for (int i = 1; i < 4; i++) assert_int_equal(remove(path[i]), 0);
     assert_int_equal(rmdir(path[0]), 0);
     assert_int_equal(rmdir(folder), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_of_checkpoints),
-        cmocka_unit_test(all_names),
-        cmocka_unit_test(all_have_sources),
-        cmocka_unit_test(each_part),
-        cmocka_unit_test(flops),
-        cmocka_unit_test(wrong_sizes),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(keys_of_gpt2),
-        cmocka_unit_test(keys_of_others),
-        cmocka_unit_test(nothing_needs_to_divide),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(null_is_refused),
-        cmocka_unit_test(unknown_names),
-        cmocka_unit_test(too_long_a_path),
-        cmocka_unit_test(folders_and_paths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,11 +137,10 @@ static double plan_secs(const choice_case *c, int *panels, int *parts)
     return result.secs - result.time[QDR_TIME_OPTIMIZER] - c->machine.software.step_secs;
 }
 
-static void stacks_choose_as_plans_do(void **state)
+TEST(stacks_choose_as_plans_do)
 {
     uint64_t seed = test_seed();
     int n_panels = 0, n_parts = 0;
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         const choice_case c = {random_machine(&seed), random_network(&seed), random_plan(&seed)};
         int panels, parts, plan_panels, plan_parts;
@@ -161,10 +160,9 @@ static void stacks_choose_as_plans_do(void **state)
 }
 
 /* Panels that cost more than they gain say nothing about parts. */
-static void parts_are_tried_after_panels(void **state)
+TEST(parts_are_tried_after_panels)
 {
     qdri_panel_search search;
-    (void)state;
     qdri_panel_search_begin(&search, 0, 0, 1, 0);
     while (qdri_panel_search_next(&search)) {
         const double busy_secs = 0.8 + 0.07 * (search.panels - 1);
@@ -176,7 +174,7 @@ static void parts_are_tried_after_panels(void **state)
 }
 
 /* Of products without a peak there is no time: the choice would never end. */
-static void a_machine_without_the_type_is_refused(void **state)
+TEST(a_machine_without_the_type_is_refused)
 {
     uint64_t seed = test_seed();
     choice_case c = {.machine = {QDR_INIT(qdr_machine)}, .network = random_network(&seed), .plan = random_plan(&seed)};
@@ -185,7 +183,6 @@ static void a_machine_without_the_type_is_refused(void **state)
                                  .dtype = QDR_F64};
     int layer_of[QDRI_NODES_OF(N_LAYERS)];
     qdri_net net = {0};
-    (void)state;
     CHECK_OK(qdr_machine_load("dgx-a100", &c.machine));
     c.machine.f64.peak_flops = 0;
     CHECK_OK(qdri_describe(&net, &c.network, &position, &opts, c.network.context, QDR_REPLICATED, N_LAYERS, layer_of));
@@ -193,12 +190,4 @@ static void a_machine_without_the_type_is_refused(void **state)
     CHECK_FAILS(qdri_net_choose_panels(&net, "xyzd", &c.machine), QDR_ERR_DTYPE, "no peak for f64");
     assert_int_equal(net.opts.panels, 0);
     qdri_net_free(&net);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stacks_choose_as_plans_do),
-                                       cmocka_unit_test(parts_are_tried_after_panels),
-                                       cmocka_unit_test(a_machine_without_the_type_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,9 +114,8 @@ static double inside_secs(const coded_case *c, int n_stages)
 /* Of a sum among more than two: to encode, send, add and encode, send, decode. */
 static int launches_of_chunk(const coded_case *c) { return c->coll == QDR_ALL_REDUCE && c->g > 2 ? 5 : 3; }
 
-static void int8_by_hand(void **state)
+TEST(int8_by_hand)
 {
-    (void)state;
     for (int i = 0; i < N_INT8_CASES; i++) {
         const coded_case *c = &int8_cases[i].what;
         const by_hand *hand = &int8_cases[i].hand;
@@ -142,7 +141,7 @@ static void int8_by_hand(void **state)
 static const coded_case sum_of_four = {QDR_ALL_REDUCE, 4, 1, 64 * MIB, "int8"};
 
 /* Encoding is slower by the factors of feedback and rotation, decoding by that of rotation alone. */
-static void flags_by_hand(void **state)
+TEST(flags_by_hand)
 {
     static const struct {
         const char *codec;
@@ -153,7 +152,6 @@ static void flags_by_hand(void **state)
         {"int8+hadamard", 0.5, 0.25, 0.5, 0.5}, {"int8+hadamard", 0, 0, 0.6, 0.6},
         {"int8+stochastic", 0.5, 0.5, 1, 1},    {"int8+hadamard+feedback", 0.5, 0.8, 0.4, 0.5},
     };
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         coded_case c = sum_of_four;
         qdr_machine machine = machine_of();
@@ -166,17 +164,16 @@ static void flags_by_hand(void **state)
 }
 
 /* A codec without a rate reads and writes at 500 GB/s: to encode, elements and message; to decode, elements twice. */
-static void codecs_without_rates(void **state)
+TEST(codecs_without_rates)
 {
     const double wire = 64 * MIB / 2;
     coded_case c = sum_of_four;
-    (void)state;
     c.codec = "bf16";
     assert_near("bf16", 0, price_of(&c).codec_secs, (64 * MIB + wire) / 500e9 + 1.5 * (2 * 64 * MIB + wire) / 500e9);
 }
 
 /* Messages: of rows, the last block of each is shorter; of lossless, what Gaussian elements give, 4 MiB at a time. */
-static void messages_by_hand(void **state)
+TEST(messages_by_hand)
 {
     static const struct {
         const char *codec;
@@ -192,7 +189,6 @@ static void messages_by_hand(void **state)
         {"lossless", QDR_F32, 0, 1 / 1.14, 4 / 64.0},
         {"lossless", QDR_BF16, 0, 1 / 1.32, 4 / 64.0},
     };
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         coded_case c = sum_of_four;
         qdr_machine machine = machine_of();
@@ -215,12 +211,11 @@ static void messages_by_hand(void **state)
 
 /* While sending takes 10 ms and coding w · 10 ms: products are 1 + share · min(1, w) times as long; codecs, which then
  * work at 1 / (1 + share) of their rate, are longer than the wire by what it does not hide. */
-static void codecs_slow_products(void **state)
+TEST(codecs_slow_products)
 {
     static const struct {
         double share, works, processor, own;
     } cases[] = {{1, 0.25, 0.25, 0}, {1, 0.75, 0.75, 0.5}, {0.5, 0.8, 0.4, 0.2}, {0, 0.75, 0, 0}, {1, 4, 1, 1}};
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const double sending = 1.5 * 64 * MIB * int8_of_f32 / adapter_rate;
         qdr_machine machine = machine_of();
@@ -241,7 +236,7 @@ static void codecs_slow_products(void **state)
 
 /* d = 8 on four nodes of two, cut into near = 2 and far = 2: far joins two nodes, copies two pairs of nodes, both with
  * one member of a node, so they are sums of two. */
-static void levels_by_hand(void **state)
+TEST(levels_by_hand)
 {
     static const qdr_channel channels[] = {QDR_CHANNEL_D_FAR, QDR_CHANNEL_D_COPIES};
     const qdr_machine machine = machine_of();
@@ -249,7 +244,6 @@ static void levels_by_hand(void **state)
                  coding = bytes / encode_rate + 2 * bytes / decode_rate;
     qdr_plan plan = {QDR_INIT(qdr_plan), .x = 2, .y = 1, .z = 1, .d = 8, .gradient_parts = 2, .optimizer_parts = 4};
     static qdri_pricing pricing;
-    (void)state;
     CHECK_OK(qdr_codecs_parse("int8", &plan.codecs));
     memcpy(plan.order, "xyzd", 4);
     qdri_pricing_place(&machine, &plan, &pricing);
@@ -284,14 +278,13 @@ static void levels_by_hand(void **state)
 
 /* x = 2 and d = 4 on nodes of four ranks: members of d are on one node, or two on each of two nodes, or, on nodes
  * of two, each on its own. */
-static void nodes_follow_the_order(void **state)
+TEST(nodes_follow_the_order)
 {
     static const struct {
         const char *order;
         int ranks_per_node, n_nodes, per_node, is_one_node;
     } cases[] = {
         {"dxyz", 4, 4, 1, 1}, {"xdyz", 4, 2, 2, 0}, {"", 4, 2, 2, 0}, {"xyzd", 2, 4, 1, 0}, {"dxyz", 2, 2, 2, 0}};
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         qdr_plan plan = {QDR_INIT(qdr_plan), .x = 2, .y = 1, .z = 1, .d = 4};
         CHECK_OK(qdr_codecs_parse("int8", &plan.codecs));
@@ -306,11 +299,10 @@ static void nodes_follow_the_order(void **state)
 
 /* Pairs in nodes of four: the two members of a node, two apart, are in different pairs, which one adapter each
  * joins at 50 GB/s and 3 us; their counterparts are on two nodes. */
-static void members_in_different_pairs(void **state)
+TEST(members_in_different_pairs)
 {
     const coded_case c = {QDR_ALL_REDUCE, 2, 2, 64 * MIB, "int8"};
     qdr_machine machine = machine_of();
-    (void)state;
     machine.n_links = 3;
     machine.links[2] = machine.links[1];
     machine.links[1] = (qdr_machine_link){
@@ -326,12 +318,11 @@ static void members_in_different_pairs(void **state)
 
 /* Of the shorter of sending and coding, a chunk is not hidden: 1 MiB, or 16 MiB if a GPU's host enqueues it; whatever
  * the host takes: its time for three launches of each chunk. */
-static void chunks(void **state)
+TEST(chunks)
 {
     const coded_case c = {QDR_ALL_REDUCE, 2, 1, 64 * MIB, "int8"};
     const double sending = 64 * MIB * int8_of_f32 / adapter_rate;
     qdr_machine machine = machine_of();
-    (void)state;
     for (int is_gpu = 0; is_gpu < 2; is_gpu++)
         for (int host = 0; host < 2; host++) {
             machine.is_gpu = is_gpu;
@@ -341,20 +332,4 @@ static void chunks(void **state)
             assert_near("latency", 2 * is_gpu + host, price.price.latency_secs, 25 * USEC + sending / n_chunks);
             assert_near("host", 2 * is_gpu + host, price.host_secs, 3 * n_chunks * host * 8 * USEC);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(int8_by_hand),
-        cmocka_unit_test(flags_by_hand),
-        cmocka_unit_test(codecs_without_rates),
-        cmocka_unit_test(messages_by_hand),
-        cmocka_unit_test(codecs_slow_products),
-        cmocka_unit_test(levels_by_hand),
-        cmocka_unit_test(nodes_follow_the_order),
-        cmocka_unit_test(members_in_different_pairs),
-        cmocka_unit_test(chunks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

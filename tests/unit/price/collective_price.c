@@ -29,7 +29,7 @@ static void assert_near(const char *what, int i, double got, double wanted)
 
 /* Members in a node (the average over the nodes of the group that is on most), in the node with fewest, and groups that
  * leave the same node. */
-static void groups(void **state)
+TEST(groups)
 {
     static const struct {
         int n, stride, all;
@@ -43,7 +43,6 @@ static void groups(void **state)
         {5, 1, 10, 2.5, 1, 2}, /* 4 and 1; 5-7 and 8-9 */
     };
     const qdr_machine machine = machine_of();
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const qdri_group group = qdri_group_make(&machine, cases[i].n, cases[i].stride, cases[i].all);
         assert_int_equal(group.n_ranks, cases[i].n);
@@ -79,11 +78,10 @@ static void count_groups(int n, int stride, int unit, int all, double *inside, d
 
 /* Where groups begin at all the places of nodes at which they can. Blocks that are not whole nodes are counted as two
  * that leave a node, which is more than there are in a few cases. */
-static void groups_are_counted(void **state)
+TEST(groups_are_counted)
 {
     qdr_machine machine = machine_of();
     int n_cases = 0, n_more = 0;
-    (void)state;
     for (int i = 0; i < 7 * 8 * 7; i++) {
         const int n = 2 + i % 7, stride = 1 + i / 7 % 8, unit = 2 + i / 56, all = n * stride * unit;
         double inside, fewest, sharing;
@@ -107,12 +105,11 @@ static void groups_are_counted(void **state)
 
 /* One to three blocks, of which the last node may be partly empty: groups may begin at fewer places of a node than is
  * assumed. So a group is on as many nodes or fewer, shared by as many or fewer; that matters in few cases. */
-static void few_blocks_are_counted(void **state)
+TEST(few_blocks_are_counted)
 {
     enum { N_CASES = 7 * 8 * 7 * 3 };
     qdr_machine machine = machine_of();
     int n_other = 0;
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         const int n = 2 + i % 7, stride = 1 + i / 7 % 8, unit = 2 + i / 56 % 7, all = n * stride * (1 + i / 392);
         double inside, fewest, sharing;
@@ -158,10 +155,9 @@ static void assert_ways(const qdr_machine *machine, const char *what, const way 
 #define ASSERT_WAYS(machine, what, ...)                                                                                \
     assert_ways(machine, what, (const way[]){__VA_ARGS__}, (int)(sizeof((const way[]){__VA_ARGS__}) / sizeof(way)))
 
-static void rings(void **state)
+TEST(rings)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     /* One adapter is near two ranks: two members have one, one member has one, which four groups share by two. */
     ASSERT_WAYS(&machine, "ring", {4, 1, QDR_ALL_GATHER, 4e6, 3, 3 / 4.0 / 100},
                 {4, 1, QDR_REDUCE_SCATTER, 4e6, 3, 3 / 4.0 / 100}, {4, 1, QDR_ALL_REDUCE, 4e6, 6, 2 * 3 / 4.0 / 100},
@@ -180,10 +176,9 @@ static void rings(void **state)
 
 /* Groups of five on nodes of four: one has four members and one, another three and two. The one alone has the adapters
  * near it, two of the node's eight, and not the share that the average of 2.5 members would have. */
-static void the_fewest_members_limit_a_ring(void **state)
+TEST(the_fewest_members_limit_a_ring)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.links[1].n_adapters = 8;
     const qdri_group group = qdri_group_make(&machine, 5, 1, 20);
     const qdri_ways ways = qdri_ways_make(&machine, &group);
@@ -196,10 +191,9 @@ static void the_fewest_members_limit_a_ring(void **state)
 }
 
 /* Pairs of 200 GB/s and half a microsecond, joined by nodes in which each pair has one adapter of 50 GB/s. */
-static void rings_on_three_levels(void **state)
+TEST(rings_on_three_levels)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.n_links = 3;
     machine.links[2] = machine.links[1];
     machine.links[1] = (qdr_machine_link){
@@ -243,10 +237,9 @@ static void assert_among(const qdr_machine *machine, const char *what, int n_all
     assert_among(machine, what, 64, (const way[]){__VA_ARGS__}, (int)(sizeof((const way[]){__VA_ARGS__}) / sizeof(way)))
 
 /* Of eight nodes: each level's own units, siblings, adapters, waits and rates. */
-static void three_levels(void **state)
+TEST(three_levels)
 {
     qdr_machine machine = pairs_in_nodes();
-    (void)state;
     /* Two nodes or four; one member of each node, of which eight groups share four adapters, and of each pair, of which
      * two groups share one. */
     ASSERT_AMONG_64(&machine, "three levels", {16, 1, QDR_ALL_GATHER, 4e6, 10 + 6 + 8 / 2.0, 15 / 16.0 / 40},
@@ -276,7 +269,7 @@ static void three_levels(void **state)
 }
 
 /* What a group of two nodes, and one inside a node, use of each level, over how many adapters. */
-static void links_of_three_levels(void **state)
+TEST(links_of_three_levels)
 {
     const qdr_machine machine = pairs_in_nodes();
     static const struct {
@@ -287,7 +280,6 @@ static void links_of_three_levels(void **state)
                  {4, 8, {0, 0, 1}, 5, 0.125},
                  {8, 1, {50 / 200.0, 1, 0}, 50, 0.5},
                  {4, 2, {0, 1, 0}, 25, 0.5}};
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const qdri_group group = qdri_group_make(&machine, cases[i].n, cases[i].stride, 64);
         const qdri_ways ways = qdri_ways_make(&machine, &group);
@@ -300,10 +292,9 @@ static void links_of_three_levels(void **state)
     }
 }
 
-static void by_level(void **state)
+TEST(by_level)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.collectives.by_level = 1;
     ASSERT_WAYS(&machine, "by level", {8, 1, QDR_ALL_GATHER, 4e6, 3 + 10, 3 / 4.0 / 100 + 1 / 2.0 / 20},
                 {8, 1, QDR_ALL_REDUCE, 4e6, 2 * 13, 2 * (3 / 4.0 / 100 + 1 / 2.0 / 20)},
@@ -311,10 +302,9 @@ static void by_level(void **state)
 }
 
 /* Of two nodes each sends once, of more twice; inside, chains pass 2(g - 1)/g. */
-static void trees(void **state)
+TEST(trees)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.collectives.has_tree = 1;
     ASSERT_WAYS(&machine, "tree", {8, 1, QDR_ALL_REDUCE, 4e6, 2 * (3 + 10), 1 / 20.0},
                 {16, 1, QDR_ALL_REDUCE, 1 * KB, 2 * (3 + 20), 2 / 20.0},
@@ -334,10 +324,9 @@ static void trees(void **state)
                 {8, 2, QDR_ALL_REDUCE, 4e6, 2 * (1 + 20), 2 * 7 / 8.0 / 16}); /* not of two */
 }
 
-static void switches(void **state)
+TEST(switches)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.collectives.fill_secs = 3 * USEC;
     machine.links[0].switch_bytes_per_sec = 50 * GB;
     ASSERT_WAYS(&machine, "switch", {4, 1, QDR_ALL_REDUCE, 1 * KB, 3 + 2, 5 / 4.0 / 50},
@@ -346,10 +335,9 @@ static void switches(void **state)
 }
 
 /* A second protocol with a quarter of the steps' time and half of the rate: for short messages. */
-static void protocols(void **state)
+TEST(protocols)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.collectives.fill_secs = 4 * USEC;
     machine.collectives.n_protocols = 2;
     machine.collectives.protocols[1] = (qdr_machine_protocol){.step_factor = 0.25, .rate_factor = 0.5};
@@ -362,10 +350,9 @@ static void protocols(void **state)
 
 /* For each node beyond the first, 3 us and 2 ps a byte times the root of the groups of a node; twice in rings of one
  * pass. */
-static void waits(void **state)
+TEST(waits)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.links[1].wait_secs = 3 * USEC;
     machine.links[1].wait_secs_per_byte = 2e-12;
     machine.links[1].ring_wait_factor = 2;
@@ -379,23 +366,21 @@ static void waits(void **state)
 }
 
 /* From each to another, averaged: of 8 on two nodes, 4 · 4/7 of those of a node leave it. */
-static void messages(void **state)
+TEST(messages)
 {
     const qdr_machine machine = machine_of();
-    (void)state;
     ASSERT_WAYS(&machine, "message", {4, 1, QDR_SEND_RECV, 4e6, 1, 1 / 100.0},
                 {8, 1, QDR_SEND_RECV, 4e6, 10, 16 / 7.0 / 20}, {2, 4, QDR_SEND_RECV, 4e6, 10, 1 / 5.0});
 }
 
 /* What of each level a flow uses while it runs alone, over how many adapters, and how much it slows work down. */
-static void links(void **state)
+TEST(links)
 {
     const qdr_machine machine = machine_of();
     const qdri_price in_node = price_of(&machine, 4, 1, QDR_ALL_REDUCE, 1e6),
                      two_nodes = price_of(&machine, 8, 1, QDR_ALL_GATHER, 1e6),
                      apart = price_of(&machine, 2, 4, QDR_ALL_REDUCE, 1e6),
                      message = price_of(&machine, 4, 1, QDR_SEND_RECV, 1e6);
-    (void)state;
     assert_near("use in a node", 0, in_node.use[0], 1);
     assert_near("flow", 0, in_node.flow_bytes_per_sec, 100 * GB);
     assert_near("slowdown", 0, in_node.slowdown, 0.25);
@@ -408,26 +393,4 @@ static void links(void **state)
     assert_near("use of shared adapters", 2, apart.use[1], 1);
     assert_near("flow", 2, apart.flow_bytes_per_sec, 5 * GB);
     assert_near("message", 3, message.flow_bytes_per_sec, 100 * GB);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups),
-        cmocka_unit_test(groups_are_counted),
-        cmocka_unit_test(few_blocks_are_counted),
-        cmocka_unit_test(rings),
-        cmocka_unit_test(rings_on_three_levels),
-        cmocka_unit_test(three_levels),
-        cmocka_unit_test(links_of_three_levels),
-        cmocka_unit_test(the_fewest_members_limit_a_ring),
-        cmocka_unit_test(by_level),
-        cmocka_unit_test(trees),
-        cmocka_unit_test(switches),
-        cmocka_unit_test(protocols),
-        cmocka_unit_test(waits),
-        cmocka_unit_test(messages),
-        cmocka_unit_test(links),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

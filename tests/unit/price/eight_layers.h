@@ -5,7 +5,6 @@
 #define QDR_TEST_EIGHT_LAYERS_H
 
 #include <math.h>
-#include <string.h>
 
 #include "qdr_test.h"
 #include "quadrille/plan.h"

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <quadrille/calibrate.h>
 #include <quadrille/plan.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "price/fit.h"
 #include "qdr_test.h"
@@ -147,7 +145,7 @@ static void near(double got, double wanted, double share, const char *what)
         fail_msg("%s is %g, not %g within %g %%", what, got, wanted, 100 * share);
 }
 
-static void planted_constants(void **state)
+TEST(planted_constants)
 {
     static const char *const keys[] = {"memory_GBps",
                                        "kernel_GFLOPS",
@@ -170,7 +168,6 @@ static void planted_constants(void **state)
                                        "collectives.start_us",
                                        "software.launch_us"};
     const qdr_machine wanted = planted();
-    (void)state;
     set *s = all_samples(&wanted, 0);
     qdr_machine got = blank();
     assert_int_equal(qdr_machine_fit(&got, s->samples, s->n), QDR_OK);
@@ -185,10 +182,9 @@ static void planted_constants(void **state)
 }
 
 /* With noise, and a tenth of the samples ten times too slow, the model is still near. */
-static void noise(void **state)
+TEST(noise)
 {
     const qdr_machine wanted = planted();
-    (void)state;
     set *s = all_samples(&wanted, 0.05);
     for (int i = 0; i < s->n; i += 10)
         if (s->samples[i].kind == QDR_SAMPLE_COLLECTIVE || s->samples[i].kind == QDR_SAMPLE_PRODUCT)
@@ -205,10 +201,9 @@ static void noise(void **state)
 }
 
 /* Little to go by: the fit makes a machine, and what nothing was said of stays. */
-static void few_samples(void **state)
+TEST(few_samples)
 {
     const qdr_machine wanted = planted();
-    (void)state;
     for (int kind = 0; kind < 4; kind++) {
         set s = {.n = 0};
         qdr_machine got = blank();
@@ -234,11 +229,10 @@ static void few_samples(void **state)
 }
 
 /* On a busy machine the overlapped work may have made no progress. */
-static void stalled(void **state)
+TEST(stalled)
 {
     qdr_machine got = blank();
     set s = {.n = 0};
-    (void)state;
     add(&s, (qdr_sample){.kind = QDR_SAMPLE_TOGETHER, .product_secs = 1, .coll_secs = 1});
     s.samples[0].secs = 0.9;
     s.samples[0].coll_end_secs = 0.9 + 1 - 1e-6; /* a millionth of it was done by 0.9 */
@@ -246,14 +240,13 @@ static void stalled(void **state)
     assert_true(got.transfer_slowdown == 100 && got.processor_slowdown == 0);
 }
 
-static void refused(void **state)
+TEST(refused)
 {
     qdr_machine machine = blank();
     const qdr_machine before = machine;
     const qdr_sample good = {QDR_INIT(qdr_sample), .group = "test", .secs = 1, .n_kernels = 1};
     qdr_sample bad[6];
     double secs = 1;
-    (void)state;
     for (int i = 0; i < 6; i++) bad[i] = good;
     bad[0].size = 0;
     bad[1].secs = 0;
@@ -273,12 +266,11 @@ static void refused(void **state)
     assert_int_equal(qdr_sample_secs(&machine, &good, NULL), QDR_ERR_ARGUMENT);
 }
 
-static void least(void **state)
+TEST(least)
 {
     /* x + y = 2, x - y = 4 wants y = -1: without y, x of 2 or 4 */
     const qdri_equation signs[] = {{{1, 1}, 2, 1}, {{1, -1}, 4, 1}};
     double unknowns[2];
-    (void)state;
     qdri_nnls(signs, 2, 2, unknowns);
     assert_true(unknowns[0] >= 2 && unknowns[0] <= 4 && unknowns[1] == 0);
     /* an unknown that is nowhere */
@@ -322,11 +314,10 @@ static void each_machine(const char *name, void *user)
     read_back(&machine, NULL);
 }
 
-static void files(void **state)
+TEST(files)
 {
     qdr_machine machine = planted(), broken = machine;
     char small[8];
-    (void)state;
     assert_int_equal(qdr_machine_list(each_machine, NULL), QDR_OK);
     read_back(&machine, "\"notes\": {\"name\": \"x\"}");
     machine.links[1].adapter_bytes_per_sec = 1e9 / 3;
@@ -378,12 +369,11 @@ static double layers_secs(const qdr_machine *machine, const qdr_plan *plan, int 
 
 /* A layer more takes the same as in a step; z: weights and gradients, whose sums are not behind; levels: also what
  * returns. */
-static void layers(void **state)
+TEST(layers)
 {
     static const int grids[][6] = {{1, 1, 1, 1}, {1, 1, 2, 1},       {2, 1, 1, 1},
                                    {1, 4, 1, 1}, {1, 1, 1, 4, 2, 4}, {1, 1, 2, 4, 4, 8}};
     const qdr_machine machine = planted();
-    (void)state;
     for (int g = 0; g < 6; g++)
         for (int layout = 0; layout < 2; layout++) {
             const qdr_plan plan = {QDR_INIT(qdr_plan),
@@ -402,14 +392,13 @@ static void layers(void **state)
         }
 }
 
-static void layers_refused(void **state)
+TEST(layers_refused)
 {
     const qdr_machine machine = planted();
     const qdr_network network = small_network(1);
     qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1};
     double a, b;
     qdr_model *model;
-    (void)state;
     assert_int_equal(qdr_model_create(&machine, &network, &model), QDR_OK);
     assert_int_equal(qdr_model_layers_time(model, &plan, 0, &a, &b), QDR_ERR_ARGUMENT);
     assert_int_equal(qdr_model_layers_time(model, &plan, 1025, &a, &b), QDR_ERR_ARGUMENT);
@@ -420,20 +409,4 @@ static void layers_refused(void **state)
     assert_int_equal(qdr_model_layers_time(model, &plan, 1, &a, &b), QDR_ERR_ARGUMENT);
     assert_true(a == 0 && b == 0);
     qdr_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planted_constants),
-        cmocka_unit_test(noise),
-        cmocka_unit_test(few_samples),
-        cmocka_unit_test(stalled),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(least),
-        cmocka_unit_test(files),
-        cmocka_unit_test(layers),
-        cmocka_unit_test(layers_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

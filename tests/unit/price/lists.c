@@ -92,9 +92,8 @@ static void check_sizes(const qdr_network *network, const qdr_plan *plan, const 
            shards_of_all(net));
 }
 
-static void lists_of_all(void **state)
+TEST(lists_of_all)
 {
-    (void)state;
     const int n_trials = getenv("QDR_TEST_LONG") ? 20000 : 2000;
     uint64_t seed = test_seed();
     qdri_lists lists;
@@ -158,9 +157,8 @@ static double exact_secs(const qdr_machine *machine, const qdr_network *network,
     return forward_secs + backward_secs;
 }
 
-static void layers(void **state)
+TEST(layers)
 {
-    (void)state;
     static const char *const machines[] = {"dgx-a100", "perlmutter", "laptop"};
     uint64_t seed = test_seed();
     double worst = 0;
@@ -201,10 +199,4 @@ static void layers(void **state)
     assert_true(n_off <= N_TRIALS / 4);
     assert_true(n_far <= N_TRIALS / 20);
     assert_true(worst <= 0.15);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lists_of_all), cmocka_unit_test(layers)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

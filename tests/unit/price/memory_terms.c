@@ -32,11 +32,10 @@ static double layer_bytes(double stream, double wide)
 
 static const double replicated = 4.0 * ROWS * (H_X + H_X + V_Y); /* the embedding's edge, the last norm's, logits */
 
-static void layers(void **state)
+TEST(layers)
 {
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of_16(0);
-    (void)state;
     assert_near("replicated", activations(&machine, &plan), LAYERS * layer_bytes(ROWS, ROWS) + replicated);
     const qdr_plan more = plan_of_16(64); /* than there are */
     assert_near("all at once", activations(&machine, &more), activations(&machine, &plan));
@@ -57,10 +56,9 @@ static void layers(void **state)
 
 /* With scattered edges, gathered rows are kept for the gradients of weights: over y twice, over x of the MLP, and of
  * attention, if there are sequences for each rank of x. Some frameworks gather again. */
-static void gathered_rows(void **state)
+TEST(gathered_rows)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     for (int i = 0; i < 8; i++) {
         const double sequences = i & 1 ? 1 : SEQUENCES, rows = sequences * CONTEXT;
         qdr_plan plan = plan_of_16(i & 1);
@@ -78,11 +76,10 @@ static void gathered_rows(void **state)
 }
 
 /* Frameworks that can gather again do so if memory is too small. */
-static void gathered_if_they_fit(void **state)
+TEST(gathered_if_they_fit)
 {
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of_16(0);
-    (void)state;
     plan.layout = QDR_SCATTERED;
     const qdr_plan_result plenty = predict(&machine, &network, &plan);
     const double gathered = LAYERS * 4.0 * (2 * ROWS * H_X + ROWS * F_Y + ROWS * Q);
@@ -95,12 +92,11 @@ static void gathered_if_they_fit(void **state)
 }
 
 /* Of each layer its input, and one layer whole; or, without scores, all but those of one. */
-static void recomputed(void **state)
+TEST(recomputed)
 {
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of_16(0);
     const double layer_of_rows = layer_bytes(ROWS, ROWS), scores_bytes = 9.0 * ROWS * 2 * CONTEXT;
-    (void)state;
     for (int unfused = 0; unfused < 2; unfused++) {
         const double more = unfused ? scores_bytes : 0;
         if (unfused) {
@@ -118,13 +114,12 @@ static void recomputed(void **state)
 /* ---- frameworks ---- */
 
 /* Bytes that they need in addition. */
-static void frameworks(void **state)
+TEST(frameworks)
 {
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of_16(0);
     const double parameters = term(&machine, &network, &plan, QDR_MEMORY_PARAMETERS),
                  gradients = term(&machine, &network, &plan, QDR_MEMORY_GRADIENTS);
-    (void)state;
     machine.software.send_bytes = 6;
     assert_near("to send", term(&machine, &network, &plan, QDR_MEMORY_GRADIENTS), gradients + parameters / 4 * 6);
     plan.z = 4;
@@ -166,7 +161,7 @@ static void frameworks(void **state)
 
 /* Two whole weights where there is z, two whole gradients where z or near parts them, and a shard where both do: those
  * of the largest matrix, the table or one of the MLP's. */
-static void gathered_weights(void **state)
+TEST(gathered_weights)
 {
     static const struct {
         int z, d, gradient_parts;
@@ -174,7 +169,6 @@ static void gathered_weights(void **state)
     } cases[] = {
         {2, 2, 0, 2, 2, 0}, {1, 4, 0, 0, 0, 0}, {1, 4, 2, 0, 2, 0}, {2, 2, 4, 2, 2, 1 / 2.0}, {4, 1, 0, 2, 2, 0}};
     qdr_machine machine = machine_of();
-    (void)state;
     machine.software.logit_memory_bytes = 1;
     for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
         const int at = i / 4;
@@ -195,11 +189,10 @@ static void gathered_weights(void **state)
 
 /* A rank of the first stage keeps two micro-batches of one sequence of two stages, and the embedding's edge; one of the
  * last keeps one, the last norm's edge and logits. Both have a table, also if it is one. */
-static void two_stages(void **state)
+TEST(two_stages)
 {
     const qdr_machine machine = machine_of();
     enum { SMALL = 4000, LARGE = 200000 }; /* logits of more than a layer's bytes */
-    (void)state;
     for (int i = 0; i < 8; i++) {
         const double vocab = i & 1   ? LARGE
                              : i & 4 ? V
@@ -227,13 +220,12 @@ static void two_stages(void **state)
 }
 
 /* The head counts as 1.5 layers: of 9.5 the first of three stages has 4, the second 3, the last one. */
-static void balanced_stages(void **state)
+TEST(balanced_stages)
 {
     qdr_machine machine = machine_of();
     qdr_network of = network;
     qdr_plan plan = plan_of(6, 1);
     const double slot = 3 * layer + 3.5 * scores;
-    (void)state;
     machine.software.balanced_stages = 1;
     of.vocab = 3 * (4 * H + 2 * F) / 2;
     plan.pipeline = 3;
@@ -248,14 +240,13 @@ static void balanced_stages(void **state)
 
 /* A gated layer of one key head has q, k, v and o of 2·256 + 2·64 columns, and three matrices of the MLP: the head
  * counts as 2.05 or 1.95 of them, of which the first of two stages has half, rounded up. */
-static void balanced_by_parameters(void **state)
+TEST(balanced_by_parameters)
 {
     static const int64_t vocab[] = {7610, 7238};
     qdr_machine machine = machine_of();
     qdr_network of = network;
     const double n_columns = 2 * H + 2 * H / 4.0 + 3 * F;
     const double slot = 3 * 2.0 * CONTEXT * H * n_columns / PRODUCTS + 3.5 * scores;
-    (void)state;
     machine.software.balanced_stages = 1;
     of.gated = 1;
     of.kv_heads = 1;
@@ -267,14 +258,4 @@ static void balanced_by_parameters(void **state)
         assert_near("all", predict(&machine, &of, &plan).secs,
                     6 * n_first * slot + (LAYERS - n_first) * slot + 3 * head * (double)of.vocab / V);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers),     cmocka_unit_test(gathered_rows),   cmocka_unit_test(gathered_if_they_fit),
-        cmocka_unit_test(recomputed), cmocka_unit_test(frameworks),      cmocka_unit_test(gathered_weights),
-        cmocka_unit_test(two_stages), cmocka_unit_test(balanced_stages), cmocka_unit_test(balanced_by_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,17 +13,6 @@ static const char *const machines[] = {"dgx-a100", "perlmutter",  "frontier",   
 static const char *const networks[] = {"gpt2", "gpt3-1.3b", "llama-3-8b", "gpt-neox-20b"};
 enum { N_MACHINES = sizeof machines / sizeof *machines, N_NETWORKS = 4 };
 
-static qdr_model *model_of(const char *machine_name, const char *network_name)
-{
-    qdr_machine machine = {QDR_INIT(qdr_machine)};
-    qdr_network network = {QDR_INIT(qdr_network)};
-    qdr_model *model = NULL;
-    CHECK_OK(qdr_machine_load(machine_name, &machine));
-    CHECK_OK(qdr_network_load(network_name, &network));
-    CHECK_OK(qdr_model_create(&machine, &network, &model));
-    return model;
-}
-
 static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
 {
     qdr_plan plan = random_grid(seed);
@@ -70,15 +59,14 @@ static int check_terms(const qdr_plan_result *r)
            r->peak_share <= 1;
 }
 
-static void bounds_and_terms(void **state)
+TEST(bounds_and_terms)
 {
-    (void)state;
     uint64_t seed = test_seed();
     int n_above = 0, n_terms = 0, n = 0;
     double worst = 0;
     for (int pair = 0; pair < N_MACHINES * N_NETWORKS; pair++) {
         const char *machine = machines[pair % N_MACHINES], *network = networks[pair / N_MACHINES];
-        qdr_model *model = model_of(machine, network);
+        qdr_model *model = named_model(machine, network);
         for (int trial = 0; trial < 625; trial++, n++) {
             const qdr_plan plan = random_plan(&seed, type_of(machine));
             qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
@@ -108,14 +96,13 @@ static void bounds_and_terms(void **state)
 
 /* ---- the search ---- */
 
-static void winners(void **state)
+TEST(winners)
 {
-    (void)state;
     static const int few[] = {1, 6, 8, 12, 16}, pairs[][2] = {{0, 1}, {3, 0}, {4, 0}};
     static qdri_search_result found, all;
     const int is_long = getenv("QDR_TEST_LONG") != NULL;
     for (int i = 0; i < 3; i++) {
-        qdr_model *model = model_of(machines[pairs[i][0]], networks[pairs[i][1]]);
+        qdr_model *model = named_model(machines[pairs[i][0]], networks[pairs[i][1]]);
         for (int j = 0; j < (is_long ? 64 : 5); j++) {
             qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_best = 3};
             opts.n_ranks = is_long ? j + 1 : few[j];
@@ -153,9 +140,8 @@ static void set_ideal(qdr_machine *machine)
 }
 
 /* With links that cost nothing, d and z only part the batch. */
-static void ideal_links(void **state)
+TEST(ideal_links)
 {
-    (void)state;
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
@@ -181,9 +167,8 @@ static void ideal_links(void **state)
 }
 
 /* What is of two bytes costs the same, and is held the same. */
-static void f16_is_as_bf16(void **state)
+TEST(f16_is_as_bf16)
 {
-    (void)state;
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
@@ -201,9 +186,8 @@ static void f16_is_as_bf16(void **state)
     qdr_model_destroy(&model);
 }
 
-static void rings(void **state)
+TEST(rings)
 {
-    (void)state;
     qdr_machine m = {
         .n_links = 1,
         .collectives = {.start_secs = 3e-6, .n_protocols = 1, .protocols = {{.step_factor = 1, .rate_factor = 1}}}};
@@ -222,9 +206,8 @@ static void rings(void **state)
 }
 
 /* The last level connects all ranks, also more than the unit that its machine was measured with. */
-static void last_level(void **state)
+TEST(last_level)
 {
-    (void)state;
     qdr_machine measured = {QDR_INIT(qdr_machine), .n_links = 1}, any = {QDR_INIT(qdr_machine), .n_links = 1};
     measured.links[0].n_ranks = 9;
     for (int g = 2; g <= 64; g++)
@@ -239,9 +222,8 @@ static void last_level(void **state)
 /* Gradients parted over a node: every micro-batch's are reduce-scattered inside it, the last one's parts between nodes,
  * and new parameters come back the same way; those of biases, norms and positions are summed over all ranks at the end.
  * Without latencies all of it is bytes over rates. */
-static void levels(void **state)
+TEST(levels)
 {
-    (void)state;
     qdr_machine m = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
     qdr_model *model = NULL;
@@ -300,9 +282,8 @@ static double busy_d(const qdr_machine *machine, const qdr_network *network, con
 
 /* Gradients in parts, in both orders of x and d: the ranks of d are on one node if d varies fastest, as on a machine
  * that is one node. */
-static void parts_follow_the_order(void **state)
+TEST(parts_follow_the_order)
 {
-    (void)state;
     qdr_machine nodes = {QDR_INIT(qdr_machine)}, one = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
     CHECK_OK(qdr_machine_load("laptop", &nodes));
@@ -335,9 +316,8 @@ static void parts_follow_the_order(void **state)
 }
 
 /* Increasing and without jumps in bytes, on all machines. */
-static void bytes_of_collectives(void **state)
+TEST(bytes_of_collectives)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int i = 0; i < 400; i++) {
         qdr_machine m = {QDR_INIT(qdr_machine)};
@@ -403,9 +383,8 @@ static void try_key(const char *key, void *user)
 
 /* One wide axis. With overlap, its gathers and sums share links, and the protocol or tree that is fastest alone need
  * not be the best then: there is one way to choose from. */
-static void monotone(void **state)
+TEST(monotone)
 {
-    (void)state;
     uint64_t seed = test_seed();
     int n_wrong = 0;
     for (int trial = 0; trial < 64; trial++) {
@@ -435,21 +414,4 @@ static void monotone(void **state)
         qdr_model_destroy(&model);
     }
     assert_int_equal(n_wrong, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_and_terms),
-        cmocka_unit_test(winners),
-        cmocka_unit_test(ideal_links),
-        cmocka_unit_test(f16_is_as_bf16),
-        cmocka_unit_test(rings),
-        cmocka_unit_test(last_level),
-        cmocka_unit_test(levels),
-        cmocka_unit_test(parts_follow_the_order),
-        cmocka_unit_test(bytes_of_collectives),
-        cmocka_unit_test(monotone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

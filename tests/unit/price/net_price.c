@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is sent costs its bytes over the rate of the link, in however many panels. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/coded.h"
 #include "network/describe.h"
@@ -87,11 +85,10 @@ static void assert_secs(double secs, double expected, int g, int panels)
 }
 
 /* A rank sends (g - 1)/g of what is scattered or gathered, twice that of what is summed for all. */
-static void panels_cost_their_bytes(void **state)
+TEST(panels_cost_their_bytes)
 {
     static const int groups[] = {2, 3, 4, 8}, all_panels[] = {1, 2, 4, 8};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16};
-    (void)state;
     for (int i = 0; i < 4 * 4 * 2 * 2; i++) {
         const int g = groups[i % 4], panels = all_panels[i / 4 % 4];
         const qdr_layout layout = i / 16 % 2 ? QDR_SCATTERED : QDR_REPLICATED;
@@ -133,7 +130,7 @@ static qdr_machine nodes_of_four(void)
 }
 
 /* One layer on d = 8 ranks of two nodes: sums of its gradient, and returns of its weights, by hand. */
-static void levels_and_codecs(void **state)
+TEST(levels_and_codecs)
 {
     const double bytes = 4.0 * N_IN * N_OUT, inside = 1e11, two = 2e10, one = 1e10;
     /* With a codec each of four members of a node sends a quarter, 33 of 128 bytes. */
@@ -152,7 +149,6 @@ static void levels_and_codecs(void **state)
         {"int8", 1, 1, fmax(sending, codec) + chunk * fmin(sending, codec) + 2 * 3 / 4.0 * bytes / inside, 0},
     };
     const qdr_machine machine = nodes_of_four();
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 64, .row_unit = 1, .panels = 1};
         const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{N_IN, 1}}, .col_axis = QDR_X};
@@ -181,12 +177,11 @@ static void levels_and_codecs(void **state)
 /* ---- layers alone ---- */
 
 /* All sequences at once, without stages, in the plan's order, panels and parts. */
-static void layers_alone(void **state)
+TEST(layers_alone)
 {
     const qdr_network network = network_of(1, 0);
     const qdr_machine machine = machine_of("perlmutter");
     qdr_model *model = NULL;
-    (void)state;
     CHECK_OK(qdr_model_create(&machine, &network, &model));
     for (int i = 0; i < 12; i++) {
         /* Three ranks: those of another stage would be on two nodes. */
@@ -225,7 +220,7 @@ static void layers_alone(void **state)
 /* ---- the choice ---- */
 
 /* Of a long net not all nodes are priced, but all are there afterwards. */
-static void long_nets_stay_long(void **state)
+TEST(long_nets_stay_long)
 {
     enum { N_MANY = 30 };
     const qdr_network network = network_of(1, 0);
@@ -233,7 +228,6 @@ static void long_nets_stay_long(void **state)
     const qdri_position position = {.size = {4, 2, 1, 1}};
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8 * CONTEXT, .row_unit = CONTEXT};
     qdri_net net = {0};
-    (void)state;
     CHECK_OK(qdri_describe_layers(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, N_MANY));
     CHECK_OK(qdri_net_place(&net));
     const int n_nodes = net.n_nodes;
@@ -282,13 +276,12 @@ static double layer_secs(const qdr_machine *machine, const priced_layer *l, int 
 }
 
 /* Against all combinations. */
-static void the_choice_is_the_best(void **state)
+TEST(the_choice_is_the_best)
 {
     static const char *const names[] = {"perlmutter", "frontier", "dgx-h100", "dgx-a100", "alps", "summit", "laptop"};
     static const int64_t shapes[][3] = {
         {8192, 8192, 8192}, {2048, 4096, 16384}, {16384, 12288, 4096}, {512, 1024, 1024}};
     int n_divided = 0, n_parts = 0;
-    (void)state;
     for (int i = 0; i < 7 * 2 * 4 * 2; i++) {
         qdr_machine machine = {QDR_INIT(qdr_machine)};
         assert_int_equal(qdr_machine_load(names[i % 7], &machine), QDR_OK);
@@ -342,13 +335,12 @@ static int check_samples(const qdri_net *net, const char *order, const qdr_machi
     return n;
 }
 
-static void samples_cost_what_tasks_cost(void **state)
+TEST(samples_cost_what_tasks_cost)
 {
     static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 4, 1, 1}, {2, 2, 2, 1}, {2, 1, 2, 4}, {4, 2, 1, 2}};
     const qdr_network network = network_of(0, 0);
     qdr_machine machine = machine_of("laptop");
     int n_of[QDR_N_SAMPLE_KINDS] = {0}, n = 0;
-    (void)state;
     machine.ranks_per_node = machine.links[0].n_ranks = 4;
     for (int i = 0; i < 6 * 2; i++) {
         const qdr_plan plan = {QDR_INIT(qdr_plan),
@@ -375,13 +367,12 @@ static void samples_cost_what_tasks_cost(void **state)
 /* ---- operations ---- */
 
 /* The model prices what a task's kernels do, not what they compute: any kind costs the same. */
-static void kinds_of_kernels_are_alike(void **state)
+TEST(kinds_of_kernels_are_alike)
 {
     static const char *const machines[] = {"laptop", "dgx-a100", "jean-zay"};
     const qdr_network network = network_of(0, 1);
     const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 4, .y = 2, .z = 2, .d = 1, .batch = 8};
     int n_kernels = 0;
-    (void)state;
     for (int i = 0; i < 3 * 2; i++) {
         const qdr_machine machine = machine_of(machines[i / 2]);
         double before[512], after[512], end_before, end_after;
@@ -412,7 +403,7 @@ static void kinds_of_kernels_are_alike(void **state)
 }
 
 /* A machine without the type, or without numbers. */
-static void refusals(void **state)
+TEST(refusals)
 {
     const qdr_network network = network_of(0, 0);
     qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1};
@@ -420,7 +411,6 @@ static void refusals(void **state)
     qdri_net net = {0};
     qdri_net_lists lists = {.n_layers = 0};
     double secs[512], end_secs;
-    (void)state;
     plan.dtype = QDR_F64;
     describe(&network, &plan, &net, &lists);
     assert_true(lists.forward.n_tasks < 512);
@@ -430,17 +420,4 @@ static void refusals(void **state)
     assert_int_equal(qdri_net_price(&net, "xyzd", &machine, &lists.forward, secs, &end_secs), QDR_ERR_ARGUMENT);
     qdri_net_lists_free(&lists);
     qdri_net_free(&net);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(panels_cost_their_bytes),
-                                       cmocka_unit_test(levels_and_codecs),
-                                       cmocka_unit_test(layers_alone),
-                                       cmocka_unit_test(long_nets_stay_long),
-                                       cmocka_unit_test(the_choice_is_the_best),
-                                       cmocka_unit_test(samples_cost_what_tasks_cost),
-                                       cmocka_unit_test(kinds_of_kernels_are_alike),
-                                       cmocka_unit_test(refusals)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

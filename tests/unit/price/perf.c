@@ -8,9 +8,8 @@
 
 #define NO_COST ((qdr_perf_cost){QDR_INIT(qdr_perf_cost)})
 
-static void collectives(void **state)
+TEST(collectives)
 {
-    (void)state;
     const struct {
         qdr_coll_kind kind;
         int n_ranks;
@@ -48,9 +47,8 @@ static double all_bytes(const qdr_perf_cost *cost)
     return bytes;
 }
 
-static void normal_replicated(void **state)
+TEST(normal_replicated)
 {
-    (void)state;
     const qdr_perf_linear layer = layer_by_hand();
     qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)};
     assert_int_equal(qdr_perf_linear_cost(&layer, &forward, &backward), QDR_OK);
@@ -67,9 +65,8 @@ static void normal_replicated(void **state)
     NEAR(backward.flops, 2 * forward.flops);
 }
 
-static void normal_scattered(void **state)
+TEST(normal_scattered)
 {
-    (void)state;
     qdr_perf_linear layer = layer_by_hand();
     qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)},
                   again = {QDR_INIT(qdr_perf_cost)};
@@ -88,9 +85,8 @@ static void normal_scattered(void **state)
 }
 
 /* Keeping the gathered X, scattered edges cost what replicated ones do. */
-static void layouts_cost_the_same(void **state)
+TEST(layouts_cost_the_same)
 {
-    (void)state;
     qdr_perf_cost r[] = {NO_COST, NO_COST}, s[] = {NO_COST, NO_COST};
     for (int transposed = 0; transposed < 2; transposed++) {
         qdr_perf_linear layer = layer_by_hand();
@@ -103,9 +99,8 @@ static void layouts_cost_the_same(void **state)
 }
 
 /* A transposed layer is a normal one on the grid with x and y exchanged, its channels exchanged. */
-static void transposed(void **state)
+TEST(transposed)
 {
-    (void)state;
     qdr_perf_linear layer = layer_by_hand(), mirror = layer_by_hand();
     qdr_perf_cost a[] = {NO_COST, NO_COST}, b[] = {NO_COST, NO_COST};
     layer.in_layout = mirror.in_layout = QDR_SCATTERED;
@@ -124,9 +119,8 @@ static void transposed(void **state)
 }
 
 /* The known methods: one rank sends nothing, data parallel only gradients, ZeRO-3 three times the weights. */
-static void degenerate_grids(void **state)
+TEST(degenerate_grids)
 {
-    (void)state;
     qdr_perf_linear layer = layer_by_hand();
     qdr_perf_cost cost[] = {NO_COST, NO_COST};
     const double n_weights = 64 * 96, n_bias = 96;
@@ -143,9 +137,8 @@ static void degenerate_grids(void **state)
     NEAR(all_bytes(&cost[0]) + all_bytes(&cost[1]), 4 * 7.0 / 8 * (3 * n_weights + 2 * n_bias));
 }
 
-static void choices(void **state)
+TEST(choices)
 {
-    (void)state;
     qdr_perf_linear layer = layer_by_hand();
     qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost)}, sum = {QDR_INIT(qdr_perf_cost)};
     layer.no_dx = 1;
@@ -162,7 +155,7 @@ static void choices(void **state)
 /* The layer by hand on d = 12, its shard of 256 elements cut into near parts, these into far ones, of which copies are
  * summed: a scatter of n elements over g ranks sends (g - 1)/g of n, a sum for all twice that. Of b, over z 2·2/3·24 =
  * 32 elements, over d 2·11/12·24 = 44. */
-static void levels(void **state)
+TEST(levels)
 {
     static const struct {
         int gradient_parts, optimizer_parts; /* of z = 3 or more */
@@ -175,7 +168,6 @@ static void levels(void **state)
         {36, 36, 11 / 12.0 * 256, 0, 0},
     };
     static const qdr_dtype types[] = {QDR_BF16, QDR_F32, QDR_F64};
-    (void)state;
     for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases; i++) {
         const size_t at = i / 3;
         qdr_perf_linear layer = layer_by_hand();
@@ -204,10 +196,9 @@ static void levels(void **state)
 }
 
 /* Parts are multiples of z = 3, those of the state of the gradients', and divide z·d = 36. */
-static void levels_that_do_not_nest(void **state)
+TEST(levels_that_do_not_nest)
 {
     static const int wrong[][2] = {{2, 0}, {4, 12}, {6, 3}, {6, 9}, {6, 15}, {0, 2}, {0, 4}, {15, 0}, {6, 30}, {72, 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         qdr_perf_linear layer = layer_by_hand();
         qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost), .flops = 1};
@@ -220,9 +211,8 @@ static void levels_that_do_not_nest(void **state)
     }
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost), .flops = 1};
     qdr_perf_linear layer = layer_by_hand();
     assert_int_equal(qdr_perf_linear_cost(NULL, &cost, NULL), QDR_ERR_ARGUMENT);
@@ -245,21 +235,4 @@ static void refusals(void **state)
     layer = layer_by_hand();
     layer.out_layout = (qdr_layout)2;
     assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives),
-        cmocka_unit_test(normal_replicated),
-        cmocka_unit_test(normal_scattered),
-        cmocka_unit_test(layouts_cost_the_same),
-        cmocka_unit_test(transposed),
-        cmocka_unit_test(degenerate_grids),
-        cmocka_unit_test(choices),
-        cmocka_unit_test(levels),
-        cmocka_unit_test(levels_that_do_not_nest),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
  * state to the byte, as what a rank writes to a checkpoint; activations but for the padding of buffers; workspace
  * within 3 %. */
 #include <math.h>
-#include <string.h>
 
 #include "core/block.h"
 #include "network/describe.h"
@@ -133,9 +132,8 @@ static void compare(const qdr_machine *machine, const qdr_network *network, cons
     qdr_model_destroy(&model);
 }
 
-static void all_plans(void **state)
+TEST(all_plans)
 {
-    (void)state;
     static const int grids[][4] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
                                    {2, 2, 1, 1}, {2, 2, 2, 1}, {1, 2, 2, 2}, {4, 2, 1, 1}, {1, 4, 2, 1},
                                    {2, 2, 2, 2}, {1, 8, 1, 1}, {1, 1, 1, 3}, {1, 1, 2, 4}, {3, 1, 1, 5}};
@@ -171,7 +169,7 @@ static void all_plans(void **state)
 }
 
 /* Networks that differ in one thing from those of all_plans(). */
-static void all_networks(void **state)
+TEST(all_networks)
 {
     enum {
         GATED = 1,
@@ -194,7 +192,6 @@ static void all_networks(void **state)
                                    {1, 8, 1, 1}, {3, 1, 1, 5}, {4, 2, 1, 2}, {1, 3, 1, 2}, {8, 1, 1, 4}};
     static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F64};
     qdr_machine machine = {QDR_INIT(qdr_machine)};
-    (void)state;
     CHECK_OK(qdr_machine_load("laptop", &machine));
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         const int change = changes[i];
@@ -227,9 +224,8 @@ static void all_networks(void **state)
 
 /* An RMS norm has a gamma alone: of these and nothing else consist the small parameters of a Llama, whose gradients are
  * summed over d at the end. */
-static void rms_norms(void **state)
+TEST(rms_norms)
 {
-    (void)state;
     const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 8, .dtype = QDR_BF16, .batch = 8};
     qdri_lists lists = {.n_layers = 0};
     qdr_network network = {QDR_INIT(qdr_network)};
@@ -245,9 +241,8 @@ static void rms_norms(void **state)
 }
 
 /* Sums of the small gradients of one layer count as many elements as those of all, over each axis. */
-static void small_gradients(void **state)
+TEST(small_gradients)
 {
-    (void)state;
     qdr_network network = network_of(256, QDR_NORM_LAYER);
     for (int i = 0; i < 16; i++) {
         const qdr_plan plan = {QDR_INIT(qdr_plan),
@@ -277,9 +272,8 @@ static void small_gradients(void **state)
 }
 
 /* Whichever takes longer; nothing where the machine has no figures. */
-static void save_times(void **state)
+TEST(save_times)
 {
-    (void)state;
     const qdr_network network = network_of(256, QDR_NORM_LAYER);
     const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 4, .d = 1, .batch = BATCH};
     const double rates[][2] = {{0, 0}, {1e9, 0}, {0, 2e9}, {1e9, 2e9}, {1e9, 8e9}};
@@ -298,9 +292,8 @@ static void save_times(void **state)
     }
 }
 
-static void wrong_arguments(void **state)
+TEST(wrong_arguments)
 {
-    (void)state;
     const qdr_network network = network_of(256, QDR_NORM_LAYER);
     const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 0, .y = 1, .z = 1, .d = 1, .batch = BATCH};
     qdr_machine machine = {QDR_INIT(qdr_machine)};
@@ -314,12 +307,4 @@ static void wrong_arguments(void **state)
     CHECK_FAILS(qdr_model_checkpoint(model, &plan, NULL), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_model_checkpoint(model, &plan, &told), QDR_ERR_ARGUMENT, "0x1x1x1");
     qdr_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans),  cmocka_unit_test(all_networks),
-                                       cmocka_unit_test(rms_norms),  cmocka_unit_test(small_gradients),
-                                       cmocka_unit_test(save_times), cmocka_unit_test(wrong_arguments)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

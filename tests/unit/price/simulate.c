@@ -3,7 +3,6 @@
 #include "price/simulate.h"
 
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "qdr_test.h"
@@ -41,9 +40,8 @@ static void near(double a, double b)
     if (!(fabs(a - b) <= 1e-12 * (1 + fabs(b)))) fail_msg("%.15g is not %.15g", a, b);
 }
 
-static void streams(void **state)
+TEST(streams)
 {
-    (void)state;
     list l = {.schedule = {0}};
     near(run(&l, 0, 0, NULL).end_secs, 0);
     const int a = add(&l, 0, 0, 3, 0, -1);
@@ -62,9 +60,8 @@ static void streams(void **state)
     near(run(&l, 0, 0, NULL).end_secs, 7.25);
 }
 
-static void slowdown(void **state)
+TEST(slowdown)
 {
-    (void)state;
     list l = {.schedule = {0}};
     add(&l, 0, 0, 2, 0, -1);
     add(&l, 1, 0, 1, 1, -1);
@@ -77,9 +74,8 @@ static void slowdown(void **state)
 
 /* Beside the machine's, slowdowns of the transfers that run: of their link, both ways, and of their codecs, of products
  * and of themselves. */
-static void slowdown_of_transfers(void **state)
+TEST(slowdown_of_transfers)
 {
-    (void)state;
     list l = {.schedule = {0}};
     add(&l, 0, 0, 2, 0, -1);
     const int a = add(&l, 1, 0, 1, 0.25, -1), b = add(&l, 2, 0, 1, 0.25, -1);
@@ -105,9 +101,8 @@ static void slowdown_of_transfers(void **state)
 }
 
 /* Four groups on one link take four times as long; one that needs a tenth of it is not slowed. */
-static void links(void **state)
+TEST(links)
 {
-    (void)state;
     list l = {.schedule = {0}};
     for (int s = 1; s <= 4; s++) add(&l, s, 0, 1, 1, -1);
     near(run(&l, 0, 0, NULL).end_secs, 4);
@@ -128,9 +123,8 @@ static void links(void **state)
 }
 
 /* A flow that links cannot be divided by: no machine has it, and sharing ends all the same. */
-static void ends(void **state)
+TEST(ends)
 {
-    (void)state;
     const qdri_price slow = {.flow_bytes_per_sec = 1e-310, .use = {0.6}},
                      fast = {.flow_bytes_per_sec = 1, .use = {0.6}};
     const qdri_price *const both[] = {&slow, &fast};
@@ -224,9 +218,8 @@ static double tick_all(const list *l, double secs, const double slow[2])
     return end;
 }
 
-static void random_lists(void **state)
+TEST(random_lists)
 {
-    (void)state;
     const double slow[2] = {0.2, 0.3};
     uint64_t seed = test_seed();
     for (int trial = 0; trial < 20; trial++) {
@@ -246,9 +239,8 @@ static void random_lists(void **state)
 }
 
 /* The parts of a step add up. */
-static void exposed(void **state)
+TEST(exposed)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int trial = 0; trial < 200; trial++) {
         list l = {.schedule = {0}};
@@ -266,14 +258,4 @@ static void exposed(void **state)
         }
         assert_true(fabs(last - t.end_secs) < 1e-12);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams), cmocka_unit_test(slowdown), cmocka_unit_test(slowdown_of_transfers),
-        cmocka_unit_test(links),   cmocka_unit_test(ends),     cmocka_unit_test(random_lists),
-        cmocka_unit_test(exposed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,10 @@
 /* ---- one stage ---- */
 
 /* Backward takes twice the products, and 2.5 times the attention. */
-static void terms(void **state)
+TEST(terms)
 {
     const qdr_machine machine = machine_of();
     const qdr_plan whole = plan_of(6, 0), parts = plan_of(6, 2);
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const qdr_plan_result r = predict(&machine, &network, i ? &parts : &whole);
         assert_near("micro-batches", r.n_micro, i ? 3 : 1);
@@ -23,11 +22,10 @@ static void terms(void **state)
     }
 }
 
-static void recomputed(void **state)
+TEST(recomputed)
 {
     const qdr_machine machine = machine_of();
     qdr_plan plan = plan_of(6, 2);
-    (void)state;
     plan.recompute = QDR_RECOMPUTE_FULL;
     qdr_plan_result r = predict(&machine, &network, &plan);
     assert_near("full", r.time[QDR_TIME_RECOMPUTE], 6 * LAYERS * (layer + scores));
@@ -40,13 +38,12 @@ static void recomputed(void **state)
 
 /* 32 bytes of each parameter and its state (64 in f64), or what a framework moves; or 12 flops. A rank updates a part
  * of each matrix, and whole norms and positions. */
-static void optimizers(void **state)
+TEST(optimizers)
 {
     const double matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + (double)V * H;
     const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H;
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of(16, 0);
-    (void)state;
     machine.memory_bytes_per_sec = 1e12;
     machine.memory_efficiency = 0.5;
     assert_near("f32", predict(&machine, &network, &plan).time[QDR_TIME_OPTIMIZER], 32 * (matrices + small) / 0.5e12);
@@ -73,14 +70,13 @@ static void optimizers(void **state)
 }
 
 /* A head of its own is as large as the embedding: updated by the same rank, unless it is on another stage. */
-static void optimizer_of_untied(void **state)
+TEST(optimizer_of_untied)
 {
     const double table = (double)V * H, blocks = LAYERS * (4.0 * H * H + 2.0 * H * F);
     const double norms = 2.0 * H, small = (2 * LAYERS + 1) * norms + (double)CONTEXT * H;
     qdr_machine machine = machine_of();
     qdr_network untied = network;
     qdr_plan plan = plan_of(16, 0);
-    (void)state;
     machine.memory_bytes_per_sec = 1e12;
     untied.tied = 0;
     assert_near("untied", predict(&machine, &untied, &plan).time[QDR_TIME_OPTIMIZER],
@@ -98,12 +94,11 @@ static void optimizer_of_untied(void **state)
 }
 
 /* One after the other, the host adds what it takes to enqueue; each micro-batch and each step also take some. */
-static void hosts(void **state)
+TEST(hosts)
 {
     qdr_machine machine = machine_of();
     const qdr_plan plan = plan_of(6, 2), two = plan_of(4, 2), one = plan_of(2, 2);
     const double without = predict(&machine, &network, &plan).secs;
-    (void)state;
     machine.software.step_secs = 700 * USEC;
     machine.software.microbatch_secs = 40 * USEC;
     qdr_plan_result r = predict(&machine, &network, &plan);
@@ -140,13 +135,12 @@ static void assert_axis(const char *what, const qdr_plan_result *r, int axis, do
 /* Between two ranks a sum for all takes as many bytes as it has, a gather half. Normal layers sum over x forward, and
  * over y backward; transposed ones, and the table of the embedding, the other way round. Statistics of norms and of the
  * loss take less than a hundredth of it. */
-static void axes(void **state)
+TEST(axes)
 {
     const double table = (double)V * H, matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + table;
     const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H, secs = 4 / 1e9;
     qdr_machine machine = machine_of();
     qdr_plan x = plan_of(1, 0), y = x, z = plan_of(2, 0), d = z;
-    (void)state;
     machine.links[0].rank_bytes_per_sec = 1e9;
     x.overlap = y.overlap = z.overlap = d.overlap = QDR_OVERLAP_NONE;
     x.x = y.y = z.z = d.d = 2;
@@ -161,11 +155,10 @@ static void axes(void **state)
 }
 
 /* The forward's sums again, with recomputation; and the host enqueues its kernels again. */
-static void recomputed_transfers(void **state)
+TEST(recomputed_transfers)
 {
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of(1, 0);
-    (void)state;
     machine.links[0].rank_bytes_per_sec = 1e9;
     plan.x = 2;
     const double before = predict(&machine, &network, &plan).busy[QDR_X];
@@ -187,14 +180,13 @@ static void recomputed_transfers(void **state)
 
 /* Transfers that take ten times as long as all work, one after the other on one link: a step ends when they do,
  * whatever hides behind them; the sums of no levels begin after the forward. */
-static void slow_networks(void **state)
+TEST(slow_networks)
 {
     static const int levels[][2] = {{0, 0}, {2, 8}, {8, 8}, {1, 8}};
     const double table = (double)V * H, matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + table;
     const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H;
     const double forward = LAYERS * (layer + scores) + head, all = LAYERS * (3 * layer + 3.5 * scores) + 3 * head;
     qdr_machine machine = machine_of();
-    (void)state;
     for (int i = 0; i < 4; i++) {
         qdr_plan plan = plan_of(8, 0);
         plan.d = 8;
@@ -258,10 +250,9 @@ static void assert_same_result(int from, int to, const qdr_plan_result *a, const
 }
 
 /* A model that has predicted another plan says the same as a new one. */
-static void used_models(void **state)
+TEST(used_models)
 {
     qdr_machine machine = machine_of();
-    (void)state;
     machine.ranks_per_node = 2;
     machine.memory_bytes_per_sec = 1e11;
     machine.links[0].rank_bytes_per_sec = 1e9;
@@ -290,14 +281,13 @@ static void used_models(void **state)
 
 /* Of 8 layers, three whose tokens see at most the last w: of a context of C, on average w - w(w - 1)/2C, elsewhere
  * (C + 1)/2. */
-static void windows(void **state)
+TEST(windows)
 {
     const qdr_machine machine = machine_of();
     const double all = (CONTEXT + 1) / 2.0;
     static const struct {
         int64_t window, layers;
     } cases[] = {{32, 3}, {32, LAYERS}, {1, 2}, {CONTEXT, 5}, {4 * CONTEXT, 5}};
-    (void)state;
     for (int i = 0; i < 2 * (int)(sizeof cases / sizeof *cases); i++) {
         qdr_network some = network;
         qdr_plan plan = plan_of(6, 2);
@@ -320,10 +310,9 @@ static void windows(void **state)
 }
 
 /* Of the peak of all ranks, those of all stages too. */
-static void shares_of_the_peak(void **state)
+TEST(shares_of_the_peak)
 {
     const qdr_machine machine = machine_of();
-    (void)state;
     for (int i = 0; i < 4; i++) {
         qdr_plan plan = plan_of(24, 0);
         if (i & 1) plan.pipeline = 4;
@@ -339,7 +328,7 @@ static void shares_of_the_peak(void **state)
 /* All sums of gradients, of four matrices a layer and of the table, take ten times as long as all work, in steps: they
  * lag further with each layer, and the step ends with them. Parameters that return over near or far take as long in the
  * forward pass. */
-static void sums_that_lag(void **state)
+TEST(sums_that_lag)
 {
     static const struct {
         int z, d, gradient_parts, optimizer_parts;
@@ -354,7 +343,6 @@ static void sums_that_lag(void **state)
     };
     const double all = LAYERS * (3 * layer + 3.5 * scores) + 3 * head;
     enum { N_SUMS = 4 * LAYERS + 1 };
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         qdr_machine machine = machine_of();
         qdr_plan plan = plan_of(8, 0);
@@ -374,11 +362,10 @@ static void sums_that_lag(void **state)
 
 /* The slowest stage, the last with the head, runs all micro-batches; the others, and the sends between them, while the
  * pipeline fills and drains. Messages: a micro-batch's rows and their gradients, at 1 GB/s and 7 us. */
-static void stages(void **state)
+TEST(stages)
 {
     qdr_machine machine = machine_of();
     const double message = 7 * USEC + 2 * CONTEXT * H * 4 / 1e9;
-    (void)state;
     machine.links[0].rank_bytes_per_sec = 1e9;
     machine.links[0].step_secs = 7 * USEC;
     for (int i = 0; i < 6; i++) {
@@ -398,10 +385,9 @@ static void stages(void **state)
 
 /* A first stage of n begins at most n micro-batches before the backward pass of its first (Narayanan et al. 2021, 2.2):
  * more of them need no more memory, and fewer need less. */
-static void memory_of_stages(void **state)
+TEST(memory_of_stages)
 {
     const qdr_machine machine = machine_of();
-    (void)state;
     for (int n = 2; n <= 8; n *= 2) {
         double bytes[4];
         for (int i = 0; i < 4; i++) {
@@ -416,12 +402,11 @@ static void memory_of_stages(void **state)
 }
 
 /* Of two ranks of y each sends half of the rows, which the receivers gather unless they are scattered. */
-static void messages_of_stages(void **state)
+TEST(messages_of_stages)
 {
     qdr_machine machine = machine_of();
     const double whole = 2.0 * CONTEXT * H * 4;
     qdr_plan few = plan_of(4, 2), many = plan_of(14, 2), one = plan_of(2, 2);
-    (void)state;
     machine.links[0].rank_bytes_per_sec = 1e9;
     machine.links[0].step_secs = 7 * USEC;
     few.y = many.y = one.y = 2;
@@ -436,11 +421,10 @@ static void messages_of_stages(void **state)
 }
 
 /* On many nodes, or with nearly full memory, blocks are freed and allocated again for each neighbour. */
-static void stalls(void **state)
+TEST(stalls)
 {
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of(12, 2);
-    (void)state;
     for (int n = 2; n <= 4; n += 2) {
         plan.pipeline = n;
         const double stage = 2.0 * LAYERS / n * (3 * layer + 3.5 * scores), last = stage + 2 * 3 * head;
@@ -467,14 +451,13 @@ static void stalls(void **state)
 
 /* d = 8: updated parts return over near = 2 and far = 4, hidden by nothing if the step has ended. Sums and returns
  * together are as many bytes as the sums of the whole without levels. */
-static void returns(void **state)
+TEST(returns)
 {
     const double matrices = LAYERS * (4.0 * H * H + 2.0 * H * F) + (double)V * H;
     const double small = (2 * LAYERS + 1) * 2.0 * H + (double)CONTEXT * H;
     const double computed = LAYERS * (3 * layer + 3.5 * scores) + 3 * head;
     qdr_machine machine = machine_of();
     qdr_plan plan = plan_of(8, 0);
-    (void)state;
     plan.d = 8;
     machine.links[0].rank_bytes_per_sec = 1e9;
     plan.overlap = QDR_OVERLAP_NONE;
@@ -490,28 +473,4 @@ static void returns(void **state)
     const qdr_plan_result after = predict(&machine, &network, &plan);
     assert_near("after the step", after.secs, step);
     assert_near("busy", after.busy[QDR_D], sums + tied_again);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),
-        cmocka_unit_test(recomputed),
-        cmocka_unit_test(optimizers),
-        cmocka_unit_test(optimizer_of_untied),
-        cmocka_unit_test(hosts),
-        cmocka_unit_test(axes),
-        cmocka_unit_test(recomputed_transfers),
-        cmocka_unit_test(slow_networks),
-        cmocka_unit_test(used_models),
-        cmocka_unit_test(windows),
-        cmocka_unit_test(shares_of_the_peak),
-        cmocka_unit_test(sums_that_lag),
-        cmocka_unit_test(stages),
-        cmocka_unit_test(memory_of_stages),
-        cmocka_unit_test(messages_of_stages),
-        cmocka_unit_test(stalls),
-        cmocka_unit_test(returns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,11 +69,10 @@ static void assert_price(const char *what, qdri_task_price price, int n_kernels,
 
 static qdri_task kernel(qdri_task_work work) { return (qdri_task){.kind = QDRI_TASK_KERNEL, .work = work}; }
 
-static void kernels(void **state)
+TEST(kernels)
 {
     qdr_machine machine = machine_of();
     const qdri_task plain = kernel((qdri_task_work){5e6, 2e7, 3, QDRI_COST_PLAIN});
-    (void)state;
     assert_price("memory alone", price_of(&machine, &plain), 3, 10 * USEC);
     machine.kernel_flops = 1e12;
     assert_price("flops", price_of(&machine, &plain), 3, 20 * USEC);
@@ -82,23 +81,21 @@ static void kernels(void **state)
 }
 
 /* A loss that moves 40 bytes a logit instead of four times two; unfused. */
-static void logits(void **state)
+TEST(logits)
 {
     qdr_machine machine = machine_of();
     qdri_task task = kernel((qdri_task_work){4e6, 0, 1, QDRI_COST_LOGITS});
-    (void)state;
     task.dtype = QDR_BF16;
     assert_price("as counted", price_of(&machine, &task), 1, 8 * USEC);
     machine.software.logit_bytes = 40;
     assert_price("of a framework", price_of(&machine, &task), 6, 5 * 8 * USEC);
 }
 
-static void biases(void **state)
+TEST(biases)
 {
     qdr_machine machine = machine_of();
     const qdri_task fused = kernel((qdri_task_work){5e6, 0, 1, QDRI_COST_FUSED}),
                     after = kernel((qdri_task_work){1e6, 0, 1, QDRI_COST_AFTER_FUSED});
-    (void)state;
     assert_price("own kernel", price_of(&machine, &fused), 1, 10 * USEC);
     assert_price("with it", price_of(&machine, &after), 0, 2 * USEC);
     machine.software.fused_biases = 1;
@@ -122,13 +119,12 @@ static qdri_task attention(int backward, double bytes)
 }
 
 /* Two products of whole squares for each head, four backward; softmax moves 0.45 and 0.55 of 20 bytes a score. */
-static void unfused_attention(void **state)
+TEST(unfused_attention)
 {
     const double pairs = SEQUENCES * HEADS * (double)CONTEXT * CONTEXT;
     const double product = 2 * pairs * HEAD_SIZE / (0.5 * PEAK);
     qdr_machine machine = machine_of();
     qdri_task forward = attention(0, 1e3), backward = attention(1, 1e3);
-    (void)state;
     machine.software.score_bytes = 20;
     assert_price("forward", price_of(&machine, &forward), 4, 2 * product + pairs * 0.45 * 20 / MEMORY);
     assert_price("backward", price_of(&machine, &backward), 6, 4 * product + pairs * 0.55 * 20 / MEMORY);
@@ -150,12 +146,11 @@ static void unfused_attention(void **state)
     assert_price("none", price_of(&machine, &forward), 0, 0);
 }
 
-static void fused_attention(void **state)
+TEST(fused_attention)
 {
     const double pairs = SEQUENCES * HEADS * (double)CONTEXT * CONTEXT;
     qdr_machine machine = machine_of();
     qdri_task forward = attention(0, 1e3), backward = attention(1, 1e3);
-    (void)state;
     machine.attention_efficiency = 0.25;
     assert_price("forward", price_of(&machine, &forward), 1, 4 * pairs * HEAD_SIZE / (0.25 * PEAK));
     assert_price("backward", price_of(&machine, &backward), 2, 10 * pairs * HEAD_SIZE / (0.25 * PEAK));
@@ -165,12 +160,11 @@ static void fused_attention(void **state)
 
 /* ---- products ---- */
 
-static void products(void **state)
+TEST(products)
 {
     qdr_machine machine = machine_of();
     qdri_task task = {.kind = QDRI_TASK_PRODUCT, .dtype = QDR_F32, .out_dtype = QDR_F32, .m = 512, .n = 256, .k = 128};
     const double secs = 2.0 * 512 * 256 * 128 / (0.5 * PEAK);
-    (void)state;
     assert_price("product", price_of(&machine, &task), 1, secs);
     task.parameter_gradient = 1;
     assert_price("gradient", price_of(&machine, &task), 1, secs);
@@ -194,11 +188,10 @@ static double product_secs(const qdr_machine *machine, double m, double n, doubl
     return qdri_product_secs(machine, &product);
 }
 
-static void efficiencies(void **state)
+TEST(efficiencies)
 {
     const double flops = 2.0 * 512 * 256 * 1024;
     qdr_machine machine = machine_of();
-    (void)state;
     machine.memory_bytes_per_sec = 1e15;
     machine.f32 = (qdr_machine_products){PEAK, 0.8, 512, 128, 256, {0.9, 0.8, 0.7}, 0.5, {0}};
     machine.f64.peak_flops = PEAK / 2;
@@ -224,7 +217,7 @@ static void efficiencies(void **state)
 
 /* Tiles of 128 x 64 on 6 units: whole ones count, and, beyond one wave, whole waves to a power; below one, the units
  * that have none. The best tile is chosen. */
-static void tiles(void **state)
+TEST(tiles)
 {
     static const struct {
         double m, n, share;
@@ -236,7 +229,6 @@ static void tiles(void **state)
         {128 * 3, 64 * 3, 0.8660254037844386}, /* 9 of 12: to the power of 1/2 */
     };
     qdr_machine machine = machine_of();
-    (void)state;
     machine.memory_bytes_per_sec = 1e15;
     machine.n_units = 6;
     machine.wave_power = 0.5;
@@ -269,13 +261,12 @@ static qdri_task sum_over(qdr_channel channel, int64_t count)
 }
 
 /* d over four ranks of one node: rings of 3/4 of the bytes and 3 steps, an all-reduce two of them. */
-static void sums_of_gradients(void **state)
+TEST(sums_of_gradients)
 {
     const qdr_plan plan = {.x = 1, .y = 1, .z = 1, .d = 4};
     const double n = 1e6, per_byte = 1.5 / 100e9, fixed = 5 * USEC + 6 * USEC;
     qdr_machine machine = machine_of();
     qdri_task task = sum_over(QDR_CHANNEL_D_REDUCE, (int64_t)n);
-    (void)state;
     qdri_task_price price = price_on(&machine, plan, &task);
     assert_near("latency", price.price.latency_secs, fixed);
     assert_near("work", price.price.work_secs, 2 * n * per_byte);
@@ -305,7 +296,7 @@ static void sums_of_gradients(void **state)
 
 /* Far sums what near has left of a bucket, copies what both have. d = 16 on four nodes: two near are on one; two
  * far join two of a node, four far two nodes; copies are on as many nodes. Other sums have no buckets. */
-static void buckets_of_levels(void **state)
+TEST(buckets_of_levels)
 {
     static const struct {
         int optimizer_parts;
@@ -316,7 +307,6 @@ static void buckets_of_levels(void **state)
                  {8, QDR_CHANNEL_D_FAR, 0.5, 5 + 20 + 4},  {8, QDR_CHANNEL_D_COPIES, 0.125, 5 + 20},
                  {16, QDR_CHANNEL_D_FAR, 0.5, 5 + 60 + 8}, {8, QDR_CHANNEL_Z_REDUCE, 0, 5 + 20}};
     qdr_machine machine = machine_of();
-    (void)state;
     machine.software.bucket_bytes = 80e6;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         qdr_plan plan = {
@@ -330,18 +320,17 @@ static void buckets_of_levels(void **state)
 }
 
 /* A stage of three ranks: the second one, ranks 3 to 5, is on two nodes. */
-static void groups_of_stages(void **state)
+TEST(groups_of_stages)
 {
     const qdr_plan one = {.x = 3, .y = 1, .z = 1, .d = 1}, stages = {.x = 3, .y = 1, .z = 1, .d = 1, .pipeline = 4};
     const qdr_machine machine = machine_of();
     const qdri_task task = sum_over(QDR_CHANNEL_X_REDUCE, 1000000);
-    (void)state;
     assert_near("one", price_on(&machine, one, &task).secs, (5 + 2 * 2) * USEC + 4 / 3.0 * 2e6 / 100e9);
     assert_near("four", price_on(&machine, stages, &task).secs, (5 + 2 * 11) * USEC + 4 / 3.0 * 2e6 / 10e9);
 }
 
 /* The samples of sums over levels: members, how far apart, among all ranks, and bytes of the whole vector. */
-static void samples_of_levels(void **state)
+TEST(samples_of_levels)
 {
     static const struct {
         qdr_channel channel;
@@ -353,7 +342,6 @@ static void samples_of_levels(void **state)
                  {QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, 24, 3, 1},    {QDR_CHANNEL_X_REDUCE, QDR_ALL_REDUCE, 3, 1, 1},
                  {QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, 5, 3 * 24, 5}};
     const qdri_position grid = {.size = {3, 1, 5, 24}, .near = 2, .far = 4};
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         qdri_task task = sum_over(cases[i].channel, 1000);
         qdr_sample sample;
@@ -369,7 +357,7 @@ static void samples_of_levels(void **state)
 
 /* Gathers count the part of each member. Eight ranks on two nodes of four: 7/8 of the bytes leave a node over its two
  * adapters, and of the ring's 7 steps 6 are inside nodes. */
-static void gathers_of_rows(void **state)
+TEST(gathers_of_rows)
 {
     const qdr_plan plan = {.x = 8, .y = 1, .z = 1, .d = 1}, inside = {.x = 4, .y = 1, .z = 1, .d = 1};
     const double n = 1e6;
@@ -381,7 +369,6 @@ static void gathers_of_rows(void **state)
                       .coll = QDR_ALL_GATHER,
                       .dtype = QDR_F32,
                       .count = (int64_t)n};
-    (void)state;
     const qdri_task_price price = price_on(&machine, plan, &task);
     assert_near("latency", price.price.latency_secs, (5 + 6 * 1 + 1 * 10) * USEC);
     assert_near("work", price.price.work_secs, 7 / 8.0 * 8 * 4 * n / 20e9);
@@ -422,14 +409,13 @@ static void gathers_of_rows(void **state)
 
 /* Stages wait for one another on more than one node: those of a pipeline, and all on so many nodes as the machine's
  * software says, of which the last may be partly used. */
-static void staged(void **state)
+TEST(staged)
 {
     static const struct {
         int x, pipeline, stall_nodes, is_staged;
     } cases[] = {{4, 2, 0, 1}, {2, 2, 0, 0}, {4, 1, 0, 0}, {4, 0, 1, 0},  {9, 0, 3, 1},
                  {8, 0, 3, 0}, {9, 0, 2, 1}, {9, 0, 4, 0}, {12, 0, 3, 1}, {3, 2, 0, 1}};
     qdr_machine machine = machine_of();
-    (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         const qdr_plan plan = {.x = cases[i].x, .y = 1, .z = 1, .d = 1, .pipeline = cases[i].pipeline};
         machine.software.stall_nodes = cases[i].stall_nodes;
@@ -439,10 +425,9 @@ static void staged(void **state)
 
 /* ---- the host ---- */
 
-static void host(void **state)
+TEST(host)
 {
     qdr_machine_software software = {.host_power = 0};
-    (void)state;
     assert_near("no host", qdri_secs_with_host(&software, 3, 4), 3);
     software.host_power = 2;
     assert_near("as a triangle", qdri_secs_with_host(&software, 3, 4), 5);
@@ -451,26 +436,4 @@ static void host(void **state)
     assert_near("one after the other", qdri_secs_with_host(&software, 3, 4), 7);
     software.host_power = 0.5;
     assert_near("no slower", qdri_secs_with_host(&software, 3, 4), 7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels),
-        cmocka_unit_test(logits),
-        cmocka_unit_test(biases),
-        cmocka_unit_test(unfused_attention),
-        cmocka_unit_test(fused_attention),
-        cmocka_unit_test(products),
-        cmocka_unit_test(efficiencies),
-        cmocka_unit_test(tiles),
-        cmocka_unit_test(sums_of_gradients),
-        cmocka_unit_test(buckets_of_levels),
-        cmocka_unit_test(groups_of_stages),
-        cmocka_unit_test(staged),
-        cmocka_unit_test(samples_of_levels),
-        cmocka_unit_test(gathers_of_rows),
-        cmocka_unit_test(host),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

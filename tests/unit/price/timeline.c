@@ -66,9 +66,8 @@ static void check_spans(const seen *all, const double secs[QDR_N_PASSES])
     }
 }
 
-static void on_one_rank(void **state)
+TEST(on_one_rank)
 {
-    (void)state;
     qdr_model *less = model_of(12), *more = model_of(13);
     const qdr_plan plan = plan_of(1, 1, 1, 1);
     qdr_plan_result a = {QDR_INIT(qdr_plan_result)}, b = {QDR_INIT(qdr_plan_result)};
@@ -89,9 +88,8 @@ static void on_one_rank(void **state)
     qdr_model_destroy(&more);
 }
 
-static void with_recomputing(void **state)
+TEST(with_recomputing)
 {
-    (void)state;
     qdr_model *model = model_of(12);
     for (int recompute = QDR_RECOMPUTE_NONE; recompute <= QDR_RECOMPUTE_FULL; recompute++) {
         qdr_plan plan = plan_of(2, 2, 2, 2);
@@ -124,9 +122,8 @@ static int n_spans(const seen *all, qdr_timeline_pass pass, const char *kind, qd
 }
 
 /* Forward returns what backward scatters, over near and far; copies are summed backward only. */
-static void with_levels(void **state)
+TEST(with_levels)
 {
-    (void)state;
     qdr_model *model = model_of(12);
     for (int n_micro = 1; n_micro <= 2; n_micro++) {
         qdr_plan plan = plan_of(1, 1, 1, 8);
@@ -172,9 +169,8 @@ static void check_explained(const qdr_plan *plan, const char *const *words, size
     qdr_model_destroy(&model);
 }
 
-static void explained(void **state)
+TEST(explained)
 {
-    (void)state;
     static const char *const words[] = {"Rows: 16 sequences over z*d = 4 cells are 4 for each",
                                         "H/x = 1024/2 = 512",
                                         "m = 2048 (rows), n = 1536 (out/y), k = 512 (in/x)",
@@ -195,9 +191,8 @@ static void explained(void **state)
     check_explained(&plan, level_words, sizeof level_words / sizeof *level_words);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     qdr_model *model = model_of(12);
     qdr_plan plan = plan_of(1, 1, 1, 1);
     double secs[QDR_N_PASSES] = {1, 1, 1};
@@ -213,13 +208,4 @@ static void refusals(void **state)
     assert_true(secs[0] == 0 && secs[1] == 0 && secs[2] == 0);
     assert_int_equal(all.n, 0);
     qdr_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_one_rank), cmocka_unit_test(with_recomputing), cmocka_unit_test(with_levels),
-        cmocka_unit_test(explained),   cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,6 @@
 /* Lists of random networks, grids, panels and parts, checked pair by pair without the library's own bookkeeping: tasks
  * that touch the same bytes, one of them writing, are ordered by streams and waits; values that are in use at the same
  * time have different places. A wait that is taken away is missed. */
-#include <stdlib.h>
-
 #include "network/describe.h"
 #include "quadrille/linear.h"
 #include "random_model.h"
@@ -245,9 +243,8 @@ static void check_whole(scene *s)
     check_list(s, &s->lists.backward[backward]);
 }
 
-static void tasks_on_the_same_bytes_are_ordered(void **state)
+TEST(tasks_on_the_same_bytes_are_ordered)
 {
-    (void)state;
     const int n_trials = getenv("QDR_TEST_LONG") ? 20000 : 400;
     scene s;
     memset(&s, 0, sizeof s);
@@ -264,10 +261,4 @@ static void tasks_on_the_same_bytes_are_ordered(void **state)
     qdri_schedule_free(&s.list);
     qdri_net_lists_free(&s.lists);
     qdri_net_free(&s.net);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_on_the_same_bytes_are_ordered)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,9 +138,8 @@ static size_t activation_bytes(const int *g, qdr_layout layout)
            room(8) /* {sum, rows} in f64, twice */;
 }
 
-static void sizes_are_closed_forms(void **state)
+TEST(sizes_are_closed_forms)
 {
-    (void)state;
     built b = {0}; /* one net after the other, in the same memory */
     for (int i = 0; i < 2 * N_GRIDS; i++) {
         const int *g = grids[i / 2];
@@ -158,9 +157,8 @@ static void sizes_are_closed_forms(void **state)
 }
 
 /* Where nothing divides: what ranks count of a parameter is the parameter. */
-static void parameters_are_whole(void **state)
+TEST(parameters_are_whole)
 {
-    (void)state;
     static const int sizes[QDR_N_AXES] = {3, 2, 5, 1};
     gpt_net gpt = small_gpt(QDR_SCATTERED);
     gpt.vocab = 101;
@@ -193,9 +191,8 @@ static int n_calls(const qdri_schedule *schedule, qdr_channel channel, qdr_coll_
 /* Normal layers are summed over x, transposed ones and the embedding over y; dX the other way round. All weights are
  * gathered over z; in backward all but E for the embedding, whose input has no gradient. dW of head and embedding is
  * summed over d once. */
-static void replicated_calls_are_those_of_the_table(void **state)
+TEST(replicated_calls_are_those_of_the_table)
 {
-    (void)state;
     const gpt_net gpt = small_gpt(QDR_REPLICATED);
     built b = {0};
     for (int i = 0; i < N_GRIDS; i++) {
@@ -218,9 +215,8 @@ static void replicated_calls_are_those_of_the_table(void **state)
 
 /* Returns are gathers of weights: what follows the last of them waits for it only if these may not overlap. Its W is
  * needed much later. */
-static void returns_overlap_as_weights(void **state)
+TEST(returns_overlap_as_weights)
 {
-    (void)state;
     const qdri_position position = {.size = {1, 1, 1, 2}, .near = 2, .far = 1};
     gpt_net gpt = small_gpt(QDR_REPLICATED);
     built b = {0};
@@ -253,9 +249,8 @@ static char *text_of(const qdri_schedule *schedule)
 }
 
 /* A list made again, and one of another net in the same memory, is the same list. */
-static void lists_are_functions_of_the_description(void **state)
+TEST(lists_are_functions_of_the_description)
 {
-    (void)state;
     built used = {0};
     for (int i = 0; i < 2 * N_GRIDS; i++) {
         const gpt_net gpt = small_gpt(i % 2 ? QDR_SCATTERED : QDR_REPLICATED);
@@ -280,9 +275,8 @@ static void lists_are_functions_of_the_description(void **state)
 }
 
 /* The sentence names what is wrong, and the net is as before. */
-static void refused_nodes_leave_nothing(void **state)
+TEST(refused_nodes_leave_nothing)
 {
-    (void)state;
     const int64_t many = (int64_t)1 << 40, wide = (int64_t)1 << 24;
     const qdri_position position = {.size = {2, 2, 1, 1}, .coordinate = {1, 0, 0, 0}};
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = many, .row_unit = 4};
@@ -330,9 +324,8 @@ static int needs_of(const qdri_net *net, const qdri_schedule *backward, int numb
     return needs;
 }
 
-static void a_backward_reads_what_it_needs(void **state)
+TEST(a_backward_reads_what_it_needs)
 {
-    (void)state;
     built b = {0};
     int n_kinds[QDRI_N_NODE_KINDS] = {0};
     for (int i = 0; i < 2 * N_GRIDS; i++) {
@@ -351,9 +344,8 @@ static void a_backward_reads_what_it_needs(void **state)
     qdri_net_free(&b.net);
 }
 
-static void an_embedding_is_tied_once(void **state)
+TEST(an_embedding_is_tied_once)
 {
-    (void)state;
     static const int sizes[QDR_N_AXES] = {1, 1, 1, 1};
     const qdri_position position = position_of(sizes, 0);
     const gpt_net gpt = small_gpt(QDR_REPLICATED);
@@ -366,19 +358,4 @@ static void an_embedding_is_tied_once(void **state)
         if (table != -1) CHECK_FAILS(qdri_net_add(&net, &head, &y), QDR_ERR_ARGUMENT, words);
     }
     qdri_net_free(&net);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_closed_forms),
-        cmocka_unit_test(parameters_are_whole),
-        cmocka_unit_test(replicated_calls_are_those_of_the_table),
-        cmocka_unit_test(returns_overlap_as_weights),
-        cmocka_unit_test(lists_are_functions_of_the_description),
-        cmocka_unit_test(refused_nodes_leave_nothing),
-        cmocka_unit_test(a_backward_reads_what_it_needs),
-        cmocka_unit_test(an_embedding_is_tied_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: derived waits, prefetched weights, tasks of layers compared with the table in the design document. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "qdr_test.h"
 #include "quadrille/stack.h"
 #include "schedule/linear.h"
 #include "schedule/memory.h"
@@ -64,9 +56,8 @@ static int waits_for(const bench *b, int task, int earlier)
     return 0;
 }
 
-static void reads_wait_for_the_writer(void **state)
+TEST(reads_wait_for_the_writer)
 {
-    (void)state;
     bench b = {0};
     const qdri_ref p = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
     const qdri_ref q = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
@@ -123,9 +114,8 @@ static qdri_ref random_ref(const qdri_ref buffers[2])
 }
 
 /* Tasks that touch the same bytes are ordered, and nobody waits for a task that touches others. */
-static void only_the_same_bytes_are_waited_for(void **state)
+TEST(only_the_same_bytes_are_waited_for)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 200; seed++) {
         bench b = {0};
         qdri_ref buffers[2];
@@ -146,9 +136,8 @@ static void only_the_same_bytes_are_waited_for(void **state)
 }
 
 /* Without the overlap of a class its tasks run in order with those before and after. */
-static void classes_can_stand_in_line(void **state)
+TEST(classes_can_stand_in_line)
 {
-    (void)state;
     bench b = {0};
     const qdri_ref p = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
     const qdri_ref q = qdri_buffers_add(&b.buffers, QDRI_WORKSPACE, 8);
@@ -168,9 +157,8 @@ static void classes_can_stand_in_line(void **state)
 
 /* `prefetch` gathers run ahead, in memory for as many weights and one more, which is not refilled before its reader has
  * run. */
-static void weights_are_gathered_ahead(void **state)
+TEST(weights_are_gathered_ahead)
 {
-    (void)state;
     enum { N = 5, AHEAD = 2 };
     bench b = {0};
     qdri_ref shards[N];
@@ -256,9 +244,8 @@ static void build_layer(bench *b, const layer *l, int backward)
 }
 
 /* (g-1)/g·n elements of 4 bytes each, twice for an all-reduce; g = 2. The shard of W is padded to 32 elements. */
-static void replicated_layers_send_what_the_table_says(void **state)
+TEST(replicated_layers_send_what_the_table_says)
 {
-    (void)state;
     bench b = {0};
     const layer l = layer_on(&b, 0);
     build_layer(&b, &l, 0);
@@ -272,9 +259,8 @@ static void replicated_layers_send_what_the_table_says(void **state)
     drop(&b);
 }
 
-static void scattered_layers_send_what_the_table_says(void **state)
+TEST(scattered_layers_send_what_the_table_says)
 {
-    (void)state;
     bench b = {0};
     layer l = layer_on(&b, 1);
     build_layer(&b, &l, 0);
@@ -291,9 +277,8 @@ static void scattered_layers_send_what_the_table_says(void **state)
 }
 
 /* The dW product does not wait for the sum of dX, which thereby overlaps with it. */
-static void dx_is_summed_beside_the_dw_product(void **state)
+TEST(dx_is_summed_beside_the_dw_product)
 {
-    (void)state;
     bench b = {0};
     const layer l = layer_on(&b, 0);
     build_layer(&b, &l, 1);
@@ -309,10 +294,9 @@ static void dx_is_summed_beside_the_dw_product(void **state)
 }
 
 /* If dX needs no sum it comes last, and the sum of dW over z overlaps with it, in order or not. */
-static void dw_comes_first_where_dx_is_not_summed(void **state)
+TEST(dw_comes_first_where_dx_is_not_summed)
 {
     static const qdri_position alone = {.size = {2, 1, 2, 2}, .coordinate = {0, 0, 1, 0}};
-    (void)state;
     for (int overlap = 0; overlap <= QDR_OVERLAP_ALL; overlap += QDR_OVERLAP_ALL) {
         bench b = {0};
         layer l = layer_on(&b, 0);
@@ -341,9 +325,8 @@ static int is_collective(const bench *b, int i, qdr_channel channel)
 
 /* Y in four panels: a product waits for no sum of another panel, and the bias of a panel waits for the sum of that one
  * alone. */
-static void panels_are_summed_beside_products(void **state)
+TEST(panels_are_summed_beside_products)
 {
-    (void)state;
     bench b = {0};
     layer l = layer_on(&b, 0);
     l.shape.forward_panels = 4;
@@ -372,9 +355,8 @@ static void panels_are_summed_beside_products(void **state)
 
 /* Y of two halves of the rows: the product of the second waits for no sum, and the first's bias for the sum of the
  * first alone. */
-static void parts_are_summed_beside_products(void **state)
+TEST(parts_are_summed_beside_products)
 {
-    (void)state;
     bench b = {0};
     const layer l = layer_on(&b, 0);
     int products[2], sums[2], biases[2], n_products = 0, n_sums = 0, n_biases = 0;
@@ -405,9 +387,8 @@ static void parts_are_summed_beside_products(void **state)
 }
 
 /* Part by part, in each the order of their coming; a value given back meanwhile keeps its user. */
-static void held_tasks_come_part_by_part(void **state)
+TEST(held_tasks_come_part_by_part)
 {
-    (void)state;
     const int parts[] = {1, QDRI_AFTER_PARTS, 0, 1, QDRI_BEFORE_PARTS, 0};
     const int order[] = {4, 2, 5, 0, 3, 1};
     for (int n_parts = 1; n_parts <= 2; n_parts++) {
@@ -433,9 +414,8 @@ static void held_tasks_come_part_by_part(void **state)
 }
 
 /* Whole units, none of the parts empty: five sequences of three rows. */
-static void rows_are_cut_into_whole_units(void **state)
+TEST(rows_are_cut_into_whole_units)
 {
-    (void)state;
     const int wanted[] = {0, 1, 2, 4, 5, 9}, got[] = {1, 1, 2, 4, 5, 5};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         qdri_builder builder = {.n_parts = 1};
@@ -456,9 +436,8 @@ static void rows_are_cut_into_whole_units(void **state)
 
 /* Scattered, two panels: the other member's rows are computed and sent first; own rows come last, while the others'
  * versions of them travel. Rows of X are multiplied as they come. */
-static void panels_are_sent_to_their_owner(void **state)
+TEST(panels_are_sent_to_their_owner)
 {
-    (void)state;
     bench b = {0};
     layer l = layer_on(&b, 1);
     l.shape.forward_panels = 2;
@@ -513,9 +492,8 @@ static void find_last_uses(const qdri_schedule *schedule, int last[N_VALUES], in
 
 /* Between the first and the last use of a value nothing else writes its bytes, and tasks on the same bytes are ordered.
  * The workspace is not smaller than the bound, and not larger than all values together. */
-static void places_are_used_by_one_value_at_a_time(void **state)
+TEST(places_are_used_by_one_value_at_a_time)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 300; seed++) {
         bench b = {0};
         size_t sum = 0;
@@ -537,25 +515,4 @@ static void places_are_used_by_one_value_at_a_time(void **state)
             }
         drop(&b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_wait_for_the_writer),
-        cmocka_unit_test(only_the_same_bytes_are_waited_for),
-        cmocka_unit_test(classes_can_stand_in_line),
-        cmocka_unit_test(weights_are_gathered_ahead),
-        cmocka_unit_test(parts_are_summed_beside_products),
-        cmocka_unit_test(held_tasks_come_part_by_part),
-        cmocka_unit_test(rows_are_cut_into_whole_units),
-        cmocka_unit_test(replicated_layers_send_what_the_table_says),
-        cmocka_unit_test(scattered_layers_send_what_the_table_says),
-        cmocka_unit_test(dx_is_summed_beside_the_dw_product),
-        cmocka_unit_test(dw_comes_first_where_dx_is_not_summed),
-        cmocka_unit_test(panels_are_summed_beside_products),
-        cmocka_unit_test(panels_are_sent_to_their_owner),
-        cmocka_unit_test(places_are_used_by_one_value_at_a_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,8 @@ static qdr_plan any_plan(uint64_t *seed, const qdr_network *network)
 }
 
 /* Term by term, except that a part of the workspace may be counted as gathered. */
-static void bound_is_below(void **state)
+TEST(bound_is_below)
 {
-    (void)state;
     uint64_t seed = test_seed();
     double closest = 0;
     for (int trial = 0, n = is_long() ? 10000 : 1000; trial < n; trial++) {
@@ -132,9 +131,8 @@ static void check_ranked(qdr_model *model, int trial, const qdri_planned_grid *p
                  planned->plan.z, planned->plan.d, same.memory_bytes);
 }
 
-static void limits(void **state)
+TEST(limits)
 {
-    (void)state;
     uint64_t seed = test_seed();
     int n_ranked = 0, n_none = 0;
     qdr_codecs codecs;
@@ -166,14 +164,13 @@ static void limits(void **state)
 
 /* Eight nodes with one copy each: their sums as int8, with what rounding leaves kept, a float for each element of a
  * rank's quarter. The limit is the caller's, or else the machine's. */
-static void codecs_fit(void **state)
+TEST(codecs_fit)
 {
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
     qdr_codecs offered;
     qdr_plan_result plain = {QDR_INIT(qdr_plan_result)}, coded = {QDR_INIT(qdr_plan_result)};
     const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 4, .y = 1, .z = 1, .d = 8, .batch = 8, .dtype = QDR_BF16};
-    (void)state;
     CHECK_OK(qdr_machine_load("perlmutter", &machine));
     CHECK_OK(qdr_network_load("gpt2-large", &network));
     CHECK_OK(qdr_codecs_parse("none,d.gradient=int8+feedback", &offered));
@@ -206,13 +203,12 @@ static void codecs_fit(void **state)
 }
 
 /* On four ranks of four nodes, whichever axis joins them: a codec of its own pays, and the options of all are kept. */
-static void codecs_pay_on_each_axis(void **state)
+TEST(codecs_pay_on_each_axis)
 {
     static const char *const offered_words[] = {"none,x=int8,least=2K,inside", "none,y=int8,least=2K",
                                                 "none,z=int8,inside", "none,d=int8,least=4K,inside"};
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
-    (void)state;
     CHECK_OK(qdr_machine_load("perlmutter", &machine));
     CHECK_OK(qdr_network_load("gpt2-large", &network));
     machine.ranks_per_node = 1; /* and one level of links, at 1 GB/s */
@@ -234,11 +230,4 @@ static void codecs_pay_on_each_axis(void **state)
         assert_true(plan.codecs.least_bytes == offered.least_bytes && plan.codecs.inside == offered.inside);
     }
     qdr_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bound_is_below), cmocka_unit_test(limits),
-                                       cmocka_unit_test(codecs_fit), cmocka_unit_test(codecs_pay_on_each_axis)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,8 @@ static void check_best(const qdri_search_result *found, const qdri_search_result
 }
 
 /* For all numbers of ranks up to 32, with memory for everything, for some plans, and for none. */
-static void winners(void **state)
+TEST(winners)
 {
-    (void)state;
     static qdri_search_result found, all, plain;
     uint64_t seed = test_seed();
     const int is_long = getenv("QDR_TEST_LONG") != NULL;
@@ -89,9 +88,8 @@ static int fills(const qdr_machine *m, const int size[QDR_N_AXES], int parts)
     return 0;
 }
 
-static void partitions(void **state)
+TEST(partitions)
 {
-    (void)state;
     uint64_t seed = test_seed();
     int n_most = 0;
     for (int trial = 0; trial < 4000; trial++) {
@@ -121,9 +119,8 @@ static void partitions(void **state)
 }
 
 /* With words, each plan found has the parts that its order has. */
-static void words_and_orders(void **state)
+TEST(words_and_orders)
 {
-    (void)state;
     static qdri_search_result found;
     uint64_t seed = test_seed();
     int n_orders = 0;
@@ -152,9 +149,8 @@ static void words_and_orders(void **state)
 }
 
 /* Frontier: modules of 2, nodes of 8. */
-static void frontier(void **state)
+TEST(frontier)
 {
-    (void)state;
     qdr_machine m = {QDR_INIT(qdr_machine)};
     qdri_parts pairs[QDRI_MOST_PAIRS];
     const qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .any_levels = 1};
@@ -168,9 +164,8 @@ static void frontier(void **state)
     assert_int_equal(qdri_search_parts(&m, &opts, (const int[]){1, 1, 384, 1}, pairs), 1);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     static qdri_search_result found;
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
@@ -191,13 +186,4 @@ static void refusals(void **state)
     opts.any_levels = 2;
     CHECK_FAILS(qdri_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, "any_levels is 2");
     qdr_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(winners),  cmocka_unit_test(partitions), cmocka_unit_test(words_and_orders),
-        cmocka_unit_test(frontier), cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

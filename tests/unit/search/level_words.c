@@ -20,9 +20,8 @@ static int parts_of_nodes(const int size[QDR_N_AXES], const char *order, int uni
 
 /* Links have the parts that the runtime would take. A fixed order has one number for each grid, else each order its
  * own. */
-static void parts_of_links(void **state)
+TEST(parts_of_links)
 {
-    (void)state;
     static const char *const orders[] = {"xyzd", "zdxy", "ydzx", "dzxy", "zxdy"};
     uint64_t seed = test_seed();
     int n_none = 0, n_all = 0;
@@ -55,10 +54,4 @@ static void parts_of_links(void **state)
     print_message("%d of %d levels have no parts\n", n_none, n_all);
     assert_true(n_none > n_all / 10 && n_none < n_all * 9 / 10);
     assert_int_equal(qdr_plan_parts_of_link(NULL, NULL, 0), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_links)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,17 +9,6 @@
 
 enum { MOST = 48 };
 
-static qdr_model *model_of(const char *machine_name, const char *network_name)
-{
-    qdr_machine machine = {QDR_INIT(qdr_machine)};
-    qdr_network network = {QDR_INIT(qdr_network)};
-    qdr_model *model = NULL;
-    CHECK_OK(qdr_machine_load(machine_name, &machine));
-    CHECK_OK(qdr_network_load(network_name, &network));
-    CHECK_OK(qdr_model_create(&machine, &network, &model));
-    return model;
-}
-
 static qdr_search_opts random_opts(uint64_t *seed)
 {
     qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .dtype = QDR_BF16, .n_best = 1};
@@ -48,14 +37,13 @@ static qdri_search_result *search_of(qdr_model *model, const qdr_search_opts *op
     return &found;
 }
 
-static void same_as_searches(void **state)
+TEST(same_as_searches)
 {
     static const char *const networks[] = {"gpt2", "llama-3-8b", "gpt3-1.3b"};
-    (void)state;
     uint64_t seed = 5;
     int n_found = 0;
     for (int trial = 0; trial < 60; trial++) {
-        qdr_model *model = model_of("dgx-a100", networks[trial % 3]);
+        qdr_model *model = named_model("dgx-a100", networks[trial % 3]);
         qdr_search_opts opts = random_opts(&seed);
         qdri_planned_grid least;
         qdri_fewest_ranks fewest;
@@ -90,12 +78,11 @@ static void note_progress(double bounded_share, int64_t n_simulated, void *user)
     *last = bounded_share;
 }
 
-static void progress(void **state)
+TEST(progress)
 {
     static qdri_search_result found;
     double last = 0;
-    (void)state;
-    qdr_model *model = model_of("dgx-a100", "gpt2");
+    qdr_model *model = named_model("dgx-a100", "gpt2");
     const qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_ranks = 12, .dtype = QDR_BF16,
                                   .progress = note_progress, .progress_user = &last};
     CHECK_OK(qdri_model_search(model, &opts, &found));
@@ -103,11 +90,10 @@ static void progress(void **state)
     qdr_model_destroy(&model);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     static qdri_search_result found;
-    qdr_model *model = model_of("dgx-a100", "gpt2");
+    qdr_model *model = named_model("dgx-a100", "gpt2");
     qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .n_ranks = 4, .dtype = QDR_BF16};
     qdri_planned_grid least;
     qdri_fewest_ranks fewest;
@@ -147,14 +133,4 @@ static void refusals(void **state)
     assert_int_equal(qdri_model_least_memory(model, &opts, &least), QDR_ERR_ARGUMENT);
     assert_true(least.plan.x == 0 && least.result.memory_bytes == 0);
     qdr_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_searches),
-        cmocka_unit_test(progress),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

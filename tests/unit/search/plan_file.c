@@ -8,19 +8,14 @@
 
 static char folder[] = "/tmp/qdr_plan_XXXXXX", path[64];
 
-static int make_folder(void **state)
+FIXTURE(make_folder)
 {
-    (void)state;
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/plan.json", folder);
     return 0;
 }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
+FIXTURE(remove_folder) { return rmdir(folder); }
 
 static void write_text(const char *text)
 {
@@ -119,9 +114,8 @@ static void check_same(const qdr_plan *a, const qdr_plan *b)
     assert_true(qdri_codecs_are_same(&a->codecs, &b->codecs));
 }
 
-static void same_again(void **state)
+TEST(same_again)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int i = 0; i < 200; i++) {
         const qdri_stored_plan stored = any_plan(&seed);
@@ -147,9 +141,8 @@ static void same_again(void **state)
 #define PLAN "{\"quadrille_plan\": 2, "
 #define HEAD PLAN SIZES ", \"grid\": [1, 2, 3, 4], \"batch\": 24"
 
-static void least_file(void **state)
+TEST(least_file)
 {
-    (void)state;
     qdri_stored_plan loaded;
     write_text(HEAD "}");
     CHECK_OK(qdri_plan_load(path, &loaded));
@@ -196,9 +189,8 @@ static const struct {
     {HEAD ", \"network\": 7}", "'network'"},
 };
 
-static void bad_files(void **state)
+TEST(bad_files)
 {
-    (void)state;
     static const qdri_stored_plan zero;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         qdri_stored_plan loaded;
@@ -209,9 +201,8 @@ static void bad_files(void **state)
     assert_int_equal(remove(path), 0);
 }
 
-static void others_stay(void **state)
+TEST(others_stay)
 {
-    (void)state;
     uint64_t seed = 1;
     char line[64];
     const qdri_stored_plan stored = any_plan(&seed);
@@ -228,9 +219,8 @@ static void others_stay(void **state)
     assert_int_equal(remove(path), 0);
 }
 
-static void bad_calls(void **state)
+TEST(bad_calls)
 {
-    (void)state;
     uint64_t seed = 1;
     qdri_stored_plan stored = any_plan(&seed), loaded;
     char missing[80];
@@ -254,9 +244,8 @@ static void bad_calls(void **state)
 }
 
 /* Each member of a network makes another one of it. */
-static void networks_differ(void **state)
+TEST(networks_differ)
 {
-    (void)state;
     uint64_t seed = test_seed();
     const qdr_network usual = any_network(&seed);
 #define DIFFERS(change, name)                                                                                          \
@@ -296,11 +285,4 @@ static void networks_differ(void **state)
     assert_int_equal(qdr_network_differ(&usual, NULL, NULL), 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_again),  cmocka_unit_test(least_file), cmocka_unit_test(bad_files),
-        cmocka_unit_test(others_stay), cmocka_unit_test(bad_calls),  cmocka_unit_test(networks_differ),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+int main(void) { return run_all_tests(make_folder, remove_folder); }

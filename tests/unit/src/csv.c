@@ -44,9 +44,8 @@ static void expect_cell(const csv_table *table, int64_t row, const char *column,
 
 /* ---- reading ---- */
 
-static void reads_plain_and_quoted_cells(void **state)
+TEST(reads_plain_and_quoted_cells)
 {
-    (void)state;
     csv_table table = read_text("a,b,\"c, d\"\n1,\"x\"\"y\",\n\"\",\"two\nlines\", 3 \n");
     assert_int_equal(table.n_columns, 3);
     assert_int_equal(table.n_rows, 2);
@@ -61,9 +60,8 @@ static void reads_plain_and_quoted_cells(void **state)
     csv_free(&table);
 }
 
-static void reads_all_line_ends(void **state)
+TEST(reads_all_line_ends)
 {
-    (void)state;
     static const char with_mark[] = "\357\273\277a,b\r\n\r\n1,2\n\n\n3,4\r\n\n";
     const char *texts[] = {"a,b\n1,2\n3,4", "a,b\n1,2\n3,4\n", "a,b\r\n1,2\r\n3,4\r\n", with_mark,
                            "\"a\",\"b\"\r\n\"1\",\"2\"\r\n\"3\",\"4\""};
@@ -76,9 +74,8 @@ static void reads_all_line_ends(void **state)
     }
 }
 
-static void knows_lines(void **state)
+TEST(knows_lines)
 {
-    (void)state;
     csv_table table = read_text("a\n\n\"1\n2\"\n3\n");
     assert_int_equal(table.lines[0], 3);
     assert_int_equal(table.lines[1], 5);
@@ -88,9 +85,8 @@ static void knows_lines(void **state)
     csv_free(&table);
 }
 
-static void keeps_other_bytes(void **state)
+TEST(keeps_other_bytes)
 {
-    (void)state;
     csv_table table = read_text("a,,\nna\xc3\xafve,\r,\xff\n");
     expect_cell(&table, 0, "a", "na\xc3\xafve");
     assert_string_equal(csv_cell(&table, 0, 1), "\r");
@@ -100,9 +96,8 @@ static void keeps_other_bytes(void **state)
 
 /* ---- refusing ---- */
 
-static void refuses_what_is_no_table(void **state)
+TEST(refuses_what_is_no_table)
 {
-    (void)state;
     expect_refused("", "it is empty");
     expect_refused("\xef\xbb\xbf", "it is empty");
     expect_refused("a,b\n1\n", "line 2, column 1: the row has 1 cells, the first line 2");
@@ -115,9 +110,8 @@ static void refuses_what_is_no_table(void **state)
     expect_refused_bytes("a,b\n1,\0\n", 8, "line 2, column 2 (b): a zero byte");
 }
 
-static void refuses_too_much(void **state)
+TEST(refuses_too_much)
 {
-    (void)state;
     char commas[CSV_MAX_COLUMNS + 1];
     memset(commas, ',', sizeof commas);
     expect_refused_bytes(commas, CSV_MAX_COLUMNS, "more than 256 columns");
@@ -135,9 +129,8 @@ static void refuses_too_much(void **state)
 
 /* ---- cells ---- */
 
-static void reads_numbers(void **state)
+TEST(reads_numbers)
 {
-    (void)state;
     double value = 1;
     assert_int_equal(csv_number("", &value), 0);
     assert_int_equal(csv_number("  ", &value), 0);
@@ -151,9 +144,8 @@ static void reads_numbers(void **state)
     assert_int_equal(csv_number("1e999", &value), -1);
 }
 
-static void writes_what_it_reads(void **state)
+TEST(writes_what_it_reads)
 {
-    (void)state;
     static const char *const cells[] = {"",         "plain", "a,b",          "\"",    "two\nlines",
                                         " blanks ", "\r",    "\xef\xbb\xbf", "x\"\"y"};
     enum { N = sizeof cells / sizeof *cells };
@@ -175,29 +167,12 @@ static void writes_what_it_reads(void **state)
     csv_free(&table);
 }
 
-static void shows_printable_text(void **state)
+TEST(shows_printable_text)
 {
-    (void)state;
     char shown[CSV_SHOWN_BYTES], longer[100];
     assert_string_equal(csv_printable("a\x01\xff", shown), "a??");
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     assert_int_equal(strlen(csv_printable(longer, shown)), CSV_SHOWN_BYTES - 1);
     assert_string_equal(shown + CSV_SHOWN_BYTES - 4, "...");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_plain_and_quoted_cells),
-        cmocka_unit_test(reads_all_line_ends),
-        cmocka_unit_test(knows_lines),
-        cmocka_unit_test(keeps_other_bytes),
-        cmocka_unit_test(refuses_what_is_no_table),
-        cmocka_unit_test(refuses_too_much),
-        cmocka_unit_test(reads_numbers),
-        cmocka_unit_test(writes_what_it_reads),
-        cmocka_unit_test(shows_printable_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

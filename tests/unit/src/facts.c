@@ -2,9 +2,6 @@
 /* Facts of nodes: as the lines that ranks send, and in which of them nodes differ. */
 #include "doctor/facts.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "qdr_test.h"
 
 enum { MOST_NODES = 9 };
@@ -58,9 +55,8 @@ static void assert_differences(const char *const lines[], int n, double clock_bo
 
 /* ---- text ---- */
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
-    (void)state;
     fact_list facts = {.n = 0}, read;
     char text[FACTS_BYTES];
     fact_set(&facts, "library", "%s", "0.1.0");
@@ -79,9 +75,8 @@ static void what_is_written_is_read(void **state)
 }
 
 /* What there is no room for is left out whole, and nothing else is. */
-static void there_is_room_for_so_much(void **state)
+TEST(there_is_room_for_so_much)
 {
-    (void)state;
     static char longest[FACT_BYTES];
     fact_list facts = {.n = 0}, read;
     char text[FACTS_BYTES], name[32];
@@ -100,9 +95,8 @@ static void there_is_room_for_so_much(void **state)
     assert_string_equal(fact_value(&read, "fact 31"), "short");
 }
 
-static void what_is_no_fact_is_left_out(void **state)
+TEST(what_is_no_fact_is_left_out)
 {
-    (void)state;
     fact_list read;
     char text[FACTS_BYTES];
     message sent = says("no tab\n\tno name\na name that is longer than all names are\tx\nMPI\tgood\nlast\tline");
@@ -119,9 +113,8 @@ static void what_is_no_fact_is_left_out(void **state)
 
 /* ---- numbers ---- */
 
-static void sets_of_numbers(void **state)
+TEST(sets_of_numbers)
 {
-    (void)state;
     static const char *const texts[] = {"", "0", "0-3", "1,3,5", "0-3,8", "63-64,127-130,16383"};
     static const int sizes[] = {0, 1, 4, 3, 5, 7};
     char text[64];
@@ -141,9 +134,8 @@ static void sets_of_numbers(void **state)
 
 /* ---- nodes ---- */
 
-static void equal_nodes_do_not_differ(void **state)
+TEST(equal_nodes_do_not_differ)
 {
-    (void)state;
     static const char *const alike = "host\ta\nlibrary\t0.1.0\nmemory\t1000\nclock\t5\nMPI\tx\nnew\t1\n";
     DIFFERENCES("", alike);
     DIFFERENCES("", alike, alike);
@@ -151,9 +143,8 @@ static void equal_nodes_do_not_differ(void **state)
     DIFFERENCES("", "", "");
 }
 
-static void texts_are_equal_or_not(void **state)
+TEST(texts_are_equal_or_not)
 {
-    (void)state;
     DIFFERENCES("1 library broken 0.2|0.1", "library\t0.1\n", "library\t0.2\n");
     DIFFERENCES("1 MPI broken b|a", "MPI\ta\n", "MPI\tb\n");
     DIFFERENCES("1 NCCL broken none|2.26.0", "NCCL\t2.26.0\n", "NCCL\tnone\n");
@@ -162,9 +153,8 @@ static void texts_are_equal_or_not(void **state)
                 "GPUs\t8 x A\ndriver\t1\ndata path\t/a\n", "data path\t/b\nGPUs\t7 x A\ndriver\t2\n");
 }
 
-static void most_nodes_are_right(void **state)
+TEST(most_nodes_are_right)
 {
-    (void)state;
     DIFFERENCES("0 library broken 1|2", "library\t1\n", "library\t2\n", "library\t2\n");
     DIFFERENCES("1 library broken 2|1", "library\t1\n", "library\t2\n", "library\t1\n");
     DIFFERENCES("1 library broken 2|1\n3 library broken 2|1", "library\t1\n", "library\t2\n", "library\t1\n",
@@ -174,18 +164,16 @@ static void most_nodes_are_right(void **state)
                 "library\t3\n");
 }
 
-static void facts_of_another_version(void **state)
+TEST(facts_of_another_version)
 {
-    (void)state;
     DIFFERENCES("1 firmware note 7|unknown", "", "firmware\t7\n");
     DIFFERENCES("2 library note unknown|1", "library\t1\n", "library\t1\n", "");
     DIFFERENCES("0 library broken 2|1\n2 library note unknown|1", "library\t2\n", "library\t1\n", "", "library\t1\n");
     DIFFERENCES("1 firmware note 8|7", "firmware\t7\n", "firmware\t8\n");
 }
 
-static void bytes_are_equal_within_a_share(void **state)
+TEST(bytes_are_equal_within_a_share)
 {
-    (void)state;
     DIFFERENCES("", "memory\t100000\n", "memory\t97000\n");
     DIFFERENCES("", "memory\t97000\n", "memory\t100000\n");
     DIFFERENCES("1 memory note 94.7 KiB|97.7 KiB", "memory\t100000\n", "memory\t96999\n");
@@ -195,9 +183,8 @@ static void bytes_are_equal_within_a_share(void **state)
     DIFFERENCES("", "memory\t0\n", "memory\t0\n");
 }
 
-static void clocks_are_equal_within_a_limit(void **state)
+TEST(clocks_are_equal_within_a_limit)
 {
-    (void)state;
     DIFFERENCES("", "clock\t1000000000000000000\n", "clock\t1000000000100000000\n");
     DIFFERENCES("1 clock note +0.101 s|+0.000 s", "clock\t1000000000000000000\n", "clock\t1000000000101000000\n");
     DIFFERENCES("1 clock note -3.000 s|+0.000 s", "clock\t1000000003000000000\n", "clock\t1000000000000000000\n");
@@ -210,9 +197,8 @@ static void clocks_are_equal_within_a_limit(void **state)
     assert_differences(lines, 2, 2.999, "1 clock note +3.000 s|+0.000 s");
 }
 
-static void shared_memory_is_enough_or_not(void **state)
+TEST(shared_memory_is_enough_or_not)
 {
-    (void)state;
     DIFFERENCES("", "/dev/shm\t67108864\n/dev/shm free\t8388608\n", "/dev/shm\t67108864\n/dev/shm free\t67108864\n");
     DIFFERENCES("0 /dev/shm note 64 MiB with 8.0 MiB free for 1 rank, which may need 8 MiB|",
                 "/dev/shm\t67108864\n/dev/shm free\t8388607\n");
@@ -237,9 +223,8 @@ static void shared_memory_is_enough_or_not(void **state)
 
 /* ---- ranks of one node ---- */
 
-static void hosts_are_found_by_name_and_start(void **state)
+TEST(hosts_are_found_by_name_and_start)
 {
-    (void)state;
     static fact_node nodes[4];
     static const char *const lines[] = {"host\ta\nboot\t1\n", "host\tb\nboot\t1\n", "host\tb\nboot\t2\n", "host\tc\n"};
     static const struct {
@@ -264,9 +249,8 @@ static void hosts_are_found_by_name_and_start(void **state)
     assert_int_equal(found.n, 0); /* neither fact is compared */
 }
 
-static void ranks_are_counted(void **state)
+TEST(ranks_are_counted)
 {
-    (void)state;
     static fact_node nodes[2];
     fact_differences found = {.n = 0};
     char text[64];
@@ -294,9 +278,8 @@ static void ranks_are_counted(void **state)
     free(found.list);
 }
 
-static void more_ranks_need_more_shared_memory(void **state)
+TEST(more_ranks_need_more_shared_memory)
 {
-    (void)state;
     static const char *const lines[] = {"/dev/shm\t25165824\n/dev/shm free\t25165824\n",
                                         "/dev/shm\t25165824\n/dev/shm free\t25165823\n"};
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -336,9 +319,8 @@ static void assert_shared(const char *const threads[], int n, const char *expect
     free(found.list);
 }
 
-static void ranks_share_cores_or_do_not(void **state)
+TEST(ranks_share_cores_or_do_not)
 {
-    (void)state;
     assert_shared((const char *[]){"0-7"}, 1, "");
     assert_shared((const char *[]){"0-3", "4-7"}, 2, "");
     assert_shared((const char *[]){"", ""}, 2, ""); /* unknown */
@@ -347,9 +329,8 @@ static void ranks_share_cores_or_do_not(void **state)
     assert_shared((const char *[]){"0,1", "2,3", "1,2"}, 3, "several of 3 ranks share hardware threads 1-2");
 }
 
-static void ranks_of_a_node_have_other_libraries(void **state)
+TEST(ranks_of_a_node_have_other_libraries)
 {
-    (void)state;
     static fact_node node;
     static const char *const lines[] = {"library\t1\nMPI\ta\n", "library\t2\nMPI\ta\nGPUs\t3\n", "MPI\tb\n"};
     fact_differences found = {.n = 0};
@@ -367,9 +348,8 @@ static void ranks_of_a_node_have_other_libraries(void **state)
     free(found.list);
 }
 
-static void the_first_of_unknown_processes(void **state)
+TEST(the_first_of_unknown_processes)
 {
-    (void)state;
     static const char first[] = "alone\tyes\nlibrary\t1\n";
     DIFFERENCES("0 launcher note MPI sees one rank, and the launcher does not say how many it started|", first);
     DIFFERENCES("", first, "library\t1\n"); /* it has met others */
@@ -382,28 +362,4 @@ static void the_first_of_unknown_processes(void **state)
     }
     nodes_compare(&node, 1, 0, &found);
     assert_int_equal(found.n, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(there_is_room_for_so_much),
-        cmocka_unit_test(what_is_no_fact_is_left_out),
-        cmocka_unit_test(sets_of_numbers),
-        cmocka_unit_test(equal_nodes_do_not_differ),
-        cmocka_unit_test(texts_are_equal_or_not),
-        cmocka_unit_test(most_nodes_are_right),
-        cmocka_unit_test(facts_of_another_version),
-        cmocka_unit_test(bytes_are_equal_within_a_share),
-        cmocka_unit_test(clocks_are_equal_within_a_limit),
-        cmocka_unit_test(shared_memory_is_enough_or_not),
-        cmocka_unit_test(hosts_are_found_by_name_and_start),
-        cmocka_unit_test(ranks_are_counted),
-        cmocka_unit_test(more_ranks_need_more_shared_memory),
-        cmocka_unit_test(ranks_share_cores_or_do_not),
-        cmocka_unit_test(ranks_of_a_node_have_other_libraries),
-        cmocka_unit_test(the_first_of_unknown_processes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

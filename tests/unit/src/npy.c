@@ -4,15 +4,10 @@
 #include "common/npy.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "qdr_test.h"
 
 /* A file in memory: version, header and data. */
 typedef struct image {
@@ -74,9 +69,8 @@ static void expect_shape(int major, const char *header, size_t data_bytes, qdr_d
     npy_close(&array);
 }
 
-static void reads_all_versions_and_spellings(void **state)
+TEST(reads_all_versions_and_spellings)
 {
-    (void)state;
     const char *plain = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }  \n";
     for (int major = 1; major <= 3; major++) expect_shape(major, plain, 48, QDR_F32, 2, 3, 4);
     expect_shape(1, "{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"<f8\"}", 48, QDR_F64, 2, 2, 3);
@@ -87,9 +81,8 @@ static void reads_all_versions_and_spellings(void **state)
     expect_shape(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }\n", 0, QDR_F32, 2, 0, 4);
 }
 
-static void refuses_what_is_not_numpy(void **state)
+TEST(refuses_what_is_not_numpy)
 {
-    (void)state;
     image file = {"PK\3\4 and more", 12};
     expect_refused(file, "archive");
     file.n_bytes = 0;
@@ -101,9 +94,8 @@ static void refuses_what_is_not_numpy(void **state)
     expect_refused(file, "version 4.0");
 }
 
-static void refuses_cut_headers(void **state)
+TEST(refuses_cut_headers)
 {
-    (void)state;
     const image whole = make_image(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", 48);
     for (size_t n_bytes = 0; n_bytes < whole.n_bytes; n_bytes++) {
         image cut = whole;
@@ -118,9 +110,8 @@ static void refuses_cut_headers(void **state)
     expect_refused(absurd, "claims a header of 4294967295 bytes, but only 107 follow");
 }
 
-static void refuses_damaged_headers(void **state)
+TEST(refuses_damaged_headers)
 {
-    (void)state;
     expect_header_refused("", "does not begin with {");
     expect_header_refused("{'descr': '<f4', 'fortran_order': False}", "is missing");
     expect_header_refused("{'descr': '<f4', 'descr': '<f4', 'shape': (3, 4)}", "occurs twice");
@@ -138,9 +129,8 @@ static void refuses_damaged_headers(void **state)
     expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}", "beyond 2^63");
 }
 
-static void refuses_other_arrays(void **state)
+TEST(refuses_other_arrays)
 {
-    (void)state;
     expect_header_refused("{'descr': '>f4', 'fortran_order': False, 'shape': (3, 4)}", "save a.astype('<f4')");
     expect_header_refused("{'descr': '<i8', 'fortran_order': False, 'shape': (3, 2)}", "type '<i8'");
     expect_header_refused("{'descr': '<f3', 'fortran_order': False, 'shape': (3, 4)}", "type '<f3'");
@@ -174,9 +164,8 @@ static int count_files(const char *path)
     return n_files - 2; /* . and .. */
 }
 
-static void writes_what_it_reads(void **state)
+TEST(writes_what_it_reads)
 {
-    (void)state;
     char dir[64], path[128];
     const double numbers[6] = {1, -2, 0x1p-1074, 4, 5, 1e300};
     const npy_array written = {.dtype = QDR_F64, .n_dims = 2, .shape = {3, 2}, .data = numbers};
@@ -198,9 +187,8 @@ static void writes_what_it_reads(void **state)
     rmdir(dir);
 }
 
-static void discarding_leaves_nothing(void **state)
+TEST(discarding_leaves_nothing)
 {
-    (void)state;
     char dir[64];
     const float number = 1;
     const npy_array array = {.dtype = QDR_F32, .n_dims = 1, .shape = {1}, .data = &number};
@@ -218,9 +206,8 @@ static void discarding_leaves_nothing(void **state)
     qdr_output_discard(&output);
 }
 
-static void refuses_paths_that_are_no_files(void **state)
+TEST(refuses_paths_that_are_no_files)
 {
-    (void)state;
     npy_array array;
     failure why = {0};
     assert_int_equal(npy_open("/nowhere/x.npy", &array, &why), EXIT_USAGE);
@@ -229,19 +216,4 @@ static void refuses_paths_that_are_no_files(void **state)
     assert_int_equal(npy_open("/tmp", &array, &why), EXIT_USAGE);
     assert_non_null(strstr(why.sentence, "not a regular file"));
     npy_close(&array);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_all_versions_and_spellings),
-        cmocka_unit_test(refuses_what_is_not_numpy),
-        cmocka_unit_test(refuses_cut_headers),
-        cmocka_unit_test(refuses_damaged_headers),
-        cmocka_unit_test(refuses_other_arrays),
-        cmocka_unit_test(writes_what_it_reads),
-        cmocka_unit_test(discarding_leaves_nothing),
-        cmocka_unit_test(refuses_paths_that_are_no_files),
-    };
-    return cmocka_run_group_tests_name("npy", tests, NULL, NULL);
 }

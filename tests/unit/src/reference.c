@@ -20,9 +20,8 @@ static double through(qdr_dtype dtype, double value)
     return element_read(dtype, &memory, 0);
 }
 
-static void elements_round_to_nearest_even(void **state)
+TEST(elements_round_to_nearest_even)
 {
-    (void)state;
     const double v = 0x1p-8, u = 0x1p-24;
     assert_true(through(QDR_F64, 1 + u) == 1 + u);
     assert_true(through(QDR_F32, 1 + u) == 1); /* a tie, to even */
@@ -40,9 +39,8 @@ static void elements_round_to_nearest_even(void **state)
     assert_true(isnan(through(QDR_BF16, NAN)) && isnan(through(QDR_F16, NAN)) && isnan(through(QDR_F32, NAN)));
 }
 
-static void draws_stay_in_range(void **state)
+TEST(draws_stay_in_range)
 {
-    (void)state;
     int seen[3] = {0}, below[7] = {0}, n_negative = 0;
     for (int64_t i = 0; i < 1000; i++) {
         const double value = draw_value(5, 1, i, 0, QDR_BF16), whole = draw_value(5, 1, i, 1, QDR_F32);
@@ -61,9 +59,8 @@ static void draws_stay_in_range(void **state)
 }
 
 /* X = [1 2; 3 4; 5 6], W = [1 -1], b = [10], dY = [1; -2; 3]. */
-static void reference_is_right_by_hand(void **state)
+TEST(reference_is_right_by_hand)
 {
-    (void)state;
     reference problem;
     assert_int_equal(reference_create(3, 2, 1, &problem), 0);
     for (int i = 0; i < 6; i++) problem.x[i] = i + 1;
@@ -87,9 +84,8 @@ static void reference_is_right_by_hand(void **state)
     reference_destroy(&problem);
 }
 
-static void bounds_follow_the_formula(void **state)
+TEST(bounds_follow_the_formula)
 {
-    (void)state;
     const double u64 = 0x1p-53, u32 = 0x1p-24, v = 0x1p-8;
     const double f64 = error_bound_of((error_shape){QDR_F64, 10, 2, 1}).factor;
     assert_true(f64 > 24.99 * u64 && f64 < 25.01 * u64); /* 10 + 2 + 2, and 11 of the reference */
@@ -105,9 +101,8 @@ static void bounds_follow_the_formula(void **state)
     assert_true(error_bound_of((error_shape){QDR_F16, 10, 2, 0}).least == 0);
 }
 
-static void messages_change_what_their_bounds_allow(void **state)
+TEST(messages_change_what_their_bounds_allow)
 {
-    (void)state;
     const qdr_codec int8 = {.kind = QDR_CODEC_INT8}, int16 = {.kind = QDR_CODEC_INT16},
                     exact = {.kind = QDR_CODEC_LOSSLESS};
     const qdr_codec kept = {.kind = QDR_CODEC_INT8, .flags = QDR_CODEC_FEEDBACK};
@@ -134,9 +129,8 @@ static void messages_change_what_their_bounds_allow(void **state)
     assert_true(sum_change(&sum, 4, 3) == 0);
 }
 
-static void shares_forgive_nothing_wrong(void **state)
+TEST(shares_forgive_nothing_wrong)
 {
-    (void)state;
     const error_bound half = {0.5, 0}, none = {0, 0}, least = {0, 0.25};
     assert_true(error_share(1, 1, 0, none) == 0);
     assert_true(error_share(1.5, 1, 2, half) == 0.5);
@@ -150,9 +144,8 @@ static void shares_forgive_nothing_wrong(void **state)
     assert_true(isinf(layer_errors_worst(&errors)));
 }
 
-static void all_grids_are_listed_once(void **state)
+TEST(all_grids_are_listed_once)
 {
-    (void)state;
     const struct {
         int n_ranks, n_grids;
     } known[] = {{1, 1}, {2, 4}, {3, 4}, {4, 10}, {6, 16}, {8, 20}, {12, 40}, {16, 35}};
@@ -164,18 +157,4 @@ static void all_grids_are_listed_once(void **state)
             for (int k = 0; k < j; k++) assert_true(memcmp(&sizes[j], &sizes[k], sizeof *sizes) != 0);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_round_to_nearest_even),
-        cmocka_unit_test(draws_stay_in_range),
-        cmocka_unit_test(reference_is_right_by_hand),
-        cmocka_unit_test(bounds_follow_the_formula),
-        cmocka_unit_test(shares_forgive_nothing_wrong),
-        cmocka_unit_test(all_grids_are_listed_once),
-        cmocka_unit_test(messages_change_what_their_bounds_allow),
-    };
-    return cmocka_run_group_tests_name("reference", tests, NULL, NULL);
 }

@@ -11,9 +11,8 @@ static void assert_near(double got, double want)
     if (!(fabs(got - want) <= 1e-12)) fail_msg("%.15g is not %.15g", got, want);
 }
 
-static void correlations_by_hand(void **state)
+TEST(correlations_by_hand)
 {
-    (void)state;
     const double up[] = {1, 2, 3, 4, 5}, down[] = {50, 40, 30, 20, 10};
     const double swapped[] = {2, 1, 4, 3, 5};
     assert_near(statistics_spearman(up, up, 5), 1);
@@ -25,9 +24,8 @@ static void correlations_by_hand(void **state)
     assert_near(statistics_kendall(up, swapped, 5), 0.6);
 }
 
-static void ties_by_hand(void **state)
+TEST(ties_by_hand)
 {
-    (void)state;
     const double a[] = {1, 2, 2, 3}, b[] = {1, 3, 2, 4};
     /* Ranks 1, 2.5, 2.5, 4 and 1, 3, 2, 4: Σab = Σaa = 4.5, Σbb = 5. Five pairs concordant, one tied in a. */
     assert_near(statistics_spearman(a, b, 4), 4.5 / sqrt(4.5 * 5));
@@ -38,9 +36,8 @@ static void ties_by_hand(void **state)
     assert_near(statistics_spearman(both, both, 4), 1);
 }
 
-static void nothing_to_correlate(void **state)
+TEST(nothing_to_correlate)
 {
-    (void)state;
     const double same[] = {3, 3, 3}, others[] = {1, 2, 3};
     assert_true(isnan(statistics_spearman(same, others, 3)));
     assert_true(isnan(statistics_spearman(others, same, 3)));
@@ -86,9 +83,8 @@ static double spearman_of_ranks(const double *a, const double *b, int n)
     return ab / sqrt(aa * bb);
 }
 
-static void random_pairs_with_ties(void **state)
+TEST(random_pairs_with_ties)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int round = 0; round < 2000; round++) {
         double a[MOST], b[MOST];
@@ -111,9 +107,8 @@ static void random_pairs_with_ties(void **state)
 
 /* ---- errors and choices ---- */
 
-static void errors_by_hand(void **state)
+TEST(errors_by_hand)
 {
-    (void)state;
     const double predicted[] = {1.1, 1.8, 4}, measured[] = {1, 2, 5};
     double values[] = {5, 1, 3, 2};
     assert_near(statistics_mape(predicted, measured, 3), (0.1 + 0.1 + 0.2) / 3);
@@ -124,9 +119,8 @@ static void errors_by_hand(void **state)
     assert_true(isnan(statistics_median(values, 0)));
 }
 
-static void choices_by_hand(void **state)
+TEST(choices_by_hand)
 {
-    (void)state;
     const double measured[] = {4, 2, 3, 2};
     statistics_choice choice = statistics_choose((const double[]){9, 8, 7, 8}, measured, 4);
     assert_near(choice.hit, 0);
@@ -139,14 +133,4 @@ static void choices_by_hand(void **state)
     assert_near(choice.hit, 0.5);
     assert_near(choice.regret, 0.5);
     assert_true(isnan(statistics_choose(measured, measured, 0).regret));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(correlations_by_hand), cmocka_unit_test(ties_by_hand),
-        cmocka_unit_test(nothing_to_correlate), cmocka_unit_test(random_pairs_with_ties),
-        cmocka_unit_test(errors_by_hand),       cmocka_unit_test(choices_by_hand),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

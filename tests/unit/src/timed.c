@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How benchmarks take times by a stream: what an iteration is, and which calls it leaves out. */
-#include <time.h>
-
 #include "bench/bench.h"
 #include "qdr_test.h"
 
@@ -30,9 +28,8 @@ static qdr_status call(void *user, int series)
     return qdr_stream_call(qdr_context_stream(self->ctx), work, self);
 }
 
-static void means_of_calls_in_a_row(void **state)
+TEST(means_of_calls_in_a_row)
 {
-    (void)state;
     counted self = {.n_calls = 0};
     const qdr_context_opts cpu = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = "cpu"};
     const bench_options options = {.n_iterations = ITERATIONS, .n_warmup = WARMUP};
@@ -53,9 +50,8 @@ static void means_of_calls_in_a_row(void **state)
     qdr_context_destroy(&self.ctx);
 }
 
-static void a_stream_tells_the_time(void **state)
+TEST(a_stream_tells_the_time)
 {
-    (void)state;
     counted self = {.n_calls = 0};
     const qdr_context_opts cpu = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = "cpu"};
     int64_t ns[2] = {0};
@@ -69,13 +65,4 @@ static void a_stream_tells_the_time(void **state)
     assert_int_equal(qdr_stream_synchronize(stream), QDR_OK);
     assert_true(1e-9 * (double)(ns[1] - ns[0]) >= FIRST * WORK_SECS);
     qdr_context_destroy(&self.ctx);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(means_of_calls_in_a_row),
-        cmocka_unit_test(a_stream_tells_the_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

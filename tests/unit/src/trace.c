@@ -10,9 +10,8 @@
 
 /* ---- two clocks ---- */
 
-static void a_question_and_its_answer(void **state)
+TEST(a_question_and_its_answer)
 {
-    (void)state;
     qdri_clock_offset found = qdri_clock_compare(1000, 5040, 1080);
     assert_int_equal(found.at_ns, 1040);
     assert_int_equal(found.ahead_ns, -4000);
@@ -24,9 +23,8 @@ static void a_question_and_its_answer(void **state)
 }
 
 /* However long either way takes, the truth lies within the bound. */
-static void the_bound_holds(void **state)
+TEST(the_bound_holds)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int i = 0; i < 10000; i++) {
         const int64_t ahead = test_between(&seed, -1000000000000, 1000000000000);
@@ -43,9 +41,8 @@ static void assert_near(double got, double want, double most)
     if (!(fabs(got - want) <= most)) fail_msg("%.12g is not %.12g", got, want);
 }
 
-static void clocks_are_aligned(void **state)
+TEST(clocks_are_aligned)
 {
-    (void)state;
     const trace_clock drifting[] = {{.at = 100, .ahead = 40}, {.at = 200, .ahead = 41}};
     const trace_clock twice[] = {{.at = 100, .ahead = 40}, {.at = 100, .ahead = 41}};
     assert_near(trace_align(NULL, 0, 5), 5, 0);
@@ -58,9 +55,8 @@ static void clocks_are_aligned(void **state)
     assert_near(trace_align(twice, 2, 300), 260, 1e-12);
 }
 
-static void bounds_of_two_ranks_add_up(void **state)
+TEST(bounds_of_two_ranks_add_up)
 {
-    (void)state;
     trace_rank ranks[] = {
         {.n_clocks = 0},
         {.n_clocks = 2, .clocks = {{.bound = 3}, {.bound = 1}}},
@@ -120,9 +116,8 @@ static double worked_slowly(const trace_rank *rank, double begin, double end)
     return n;
 }
 
-static void sums_are_those_of_counting(void **state)
+TEST(sums_are_those_of_counting)
 {
-    (void)state;
     uint64_t seed = test_seed();
     for (int round = 0; round < 20; round++) {
         rank_of_events made[2];
@@ -183,9 +178,8 @@ static void expect(const char *text, const char *words)
     if (!strstr(text, words)) fail_msg("\"%s\" is not in %s", words, text);
 }
 
-static void a_file_says_it_all(void **state)
+TEST(a_file_says_it_all)
 {
-    (void)state;
     static char text[16384];
     qdri_trace *trace = NULL;
     CHECK_OK(qdri_trace_create(1, 4, 0xabc, &trace));
@@ -218,9 +212,8 @@ static void a_file_says_it_all(void **state)
     assert_null(trace);
 }
 
-static void levels_have_rows_of_their_own(void **state)
+TEST(levels_have_rows_of_their_own)
 {
-    (void)state;
     static char text[16384];
     qdri_trace *trace = NULL;
     CHECK_OK(qdri_trace_create(5, 8, 0xabc, &trace));
@@ -237,9 +230,8 @@ static void levels_have_rows_of_their_own(void **state)
     qdri_trace_free(&trace);
 }
 
-static void files_are_no_tasks(void **state)
+TEST(files_are_no_tasks)
 {
-    (void)state;
     static char text[16384];
     qdri_trace *trace = NULL;
     CHECK_OK(qdri_trace_create(0, 1, 0xabc, &trace));
@@ -255,19 +247,4 @@ static void files_are_no_tasks(void **state)
     expect(text, "\"name\":\"new.ckpt\",\"cat\":\"copy to host\",\"pid\":0,\"tid\":15,\"ts\":2.0,\"dur\":1.0,\"args\":{"
                  "\"stream\":\"file\",\"axis\":\"\",\"task\":0,\"run\":1,\"bytes\":34,");
     qdri_trace_free(&trace);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_question_and_its_answer),
-        cmocka_unit_test(the_bound_holds),
-        cmocka_unit_test(clocks_are_aligned),
-        cmocka_unit_test(bounds_of_two_ranks_add_up),
-        cmocka_unit_test(sums_are_those_of_counting),
-        cmocka_unit_test(a_file_says_it_all),
-        cmocka_unit_test(levels_have_rows_of_their_own),
-        cmocka_unit_test(files_are_no_tasks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

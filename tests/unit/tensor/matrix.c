@@ -41,14 +41,14 @@ static int copies(const qdr_matrix *matrix, const int sizes[QDR_N_AXES])
     return n;
 }
 
-static void every_element_is_owned(void **state)
+TEST(every_element_is_owned)
 {
-    uint64_t *seed = *state;
+    uint64_t seed = test_seed();
     for (int round = 0; round < 300; round++) {
         int sizes[QDR_N_AXES];
         qdr_matrix matrix = {QDR_INIT(qdr_matrix)}, other = {QDR_INIT(qdr_matrix)};
-        random_sizes(seed, 12, sizes);
-        random_matrices(seed, &matrix, &other);
+        random_sizes(&seed, 12, sizes);
+        random_matrices(&seed, &matrix, &other);
         assert_int_equal(qdri_matrix_check(&matrix), QDR_OK);
         const int64_t n_cols = qdri_blocks_width(matrix.cols), n_elems = matrix.n_rows * n_cols;
         int *counts = calloc((size_t)n_elems + 1, sizeof *counts);
@@ -93,14 +93,14 @@ static void check_message(const qdr_owned *a, const qdr_owned *b, int *counts)
     assert_int_equal(n_elems, overlap.n_elems);
 }
 
-static void every_owner_is_served_once(void **state)
+TEST(every_owner_is_served_once)
 {
-    uint64_t *seed = *state;
+    uint64_t seed = test_seed();
     for (int round = 0; round < 200; round++) {
         int sizes[QDR_N_AXES];
         qdr_matrix from = {QDR_INIT(qdr_matrix)}, to = {QDR_INIT(qdr_matrix)};
-        random_sizes(seed, 8, sizes);
-        random_matrices(seed, &from, &to);
+        random_sizes(&seed, 8, sizes);
+        random_matrices(&seed, &from, &to);
         const int n_ranks = sizes[0] * sizes[1] * sizes[2] * sizes[3];
         for (int t = 0; t < n_ranks; t++) {
             const qdri_rank_position there = position_at(sizes, t);
@@ -120,9 +120,8 @@ static void every_owner_is_served_once(void **state)
 
 /* 10 rows in units of 2 over d = 2 and z = 2, then over y: 6+4 rows, then 4+2 and 2+2, then halves. Columns {6 in 2},
  * {5} over x = 2: 4+2 and 3+2. */
-static void by_hand(void **state)
+TEST(by_hand)
 {
-    (void)state;
     const qdr_matrix matrix = {QDR_INIT(qdr_matrix),     .n_rows = 10,      .row_unit = 2,
                                .cols = {{6, 2}, {5, 0}}, .split_cols = 1,   .col_axis = QDR_X,
                                .split_cells = 1,         .scatter_rows = 1, .scatter_axis = QDR_Y};
@@ -153,7 +152,7 @@ static qdr_range rows_of(const qdr_matrix *matrix, int axis, int n_parts, int in
 
 /* As callers may count on, who divide the rows of their own files: parts differ by one unit at most, larger ones come
  * first. */
-static void larger_parts_come_first(void **state)
+TEST(larger_parts_come_first)
 {
     enum { UNIT = 2 };
     const qdr_matrix splits[] = {{.spread = QDR_SPREAD_RANKS, .row_unit = UNIT},
@@ -162,7 +161,6 @@ static void larger_parts_come_first(void **state)
                                  {.split_cells = 1, .row_unit = UNIT},
                                  {.split_cells = 1, .row_unit = UNIT}};
     static const int axes[] = {QDR_X, QDR_X, QDR_Y, QDR_Z, QDR_D};
-    (void)state;
     for (int i = 0; i < 5; i++)
         for (int n_parts = 1; n_parts <= 7; n_parts++)
             for (int64_t n_units = 0; n_units <= 20; n_units++) {
@@ -178,9 +176,8 @@ static void larger_parts_come_first(void **state)
             }
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     const qdr_matrix good = {QDR_INIT(qdr_matrix),  .n_rows = 12,      .row_unit = 4,    .cols = {{6, 2}},
                              .split_cols = 1,       .col_axis = QDR_X, .split_cells = 1, .scatter_rows = 1,
                              .scatter_axis = QDR_Y, .scatter_unit = 2};
@@ -205,18 +202,4 @@ static void refusals(void **state)
     CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "9");
     bad = good, bad.spread = (qdr_spread)3;
     CHECK_FAILS(qdri_matrix_check(&bad), QDR_ERR_ARGUMENT, "3");
-}
-
-int main(void)
-{
-    uint64_t seed = test_seed();
-    void *state = &seed;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(every_element_is_owned, state),
-        cmocka_unit_test_prestate(every_owner_is_served_once, state),
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(larger_parts_come_first),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

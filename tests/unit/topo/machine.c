@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The links of axes on machines made by hand; this machine; invalid files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config.h"
 #include "qdr_test.h"
@@ -79,10 +71,9 @@ static void check_axis(const qdr_topo_axis *axis, const int expected[7], double 
     assert_true(axis->inner_rate == inner_rate);
 }
 
-static void a_cube_on_two_nodes_of_four(void **state)
+TEST(a_cube_on_two_nodes_of_four)
 {
     qdr_topo_axis axes[4];
-    (void)state;
     lay(&pairs, (const int[]){2, 2, 2, 1}, "xyzd", 4, 1, axes);
     check_axis(&axes[QDR_X], (const int[]){2, 1, 1, 2, 2, QDR_LINK_NVLINK, QDR_LINK_NVLINK}, 20e9,
                20e9); /* the slower pair */
@@ -93,10 +84,9 @@ static void a_cube_on_two_nodes_of_four(void **state)
     check_axis(&axes[QDR_D], (const int[]){1, 8, 1, 1, 0, QDR_LINK_NONE, QDR_LINK_NONE}, 0, 0);
 }
 
-static void an_order_moves_the_axes(void **state)
+TEST(an_order_moves_the_axes)
 {
     qdr_topo_axis axes[4];
-    (void)state;
     lay(&pairs, (const int[]){2, 2, 2, 1}, "dzyx", 4, 1, axes);
     assert_int_equal(axes[QDR_Z].stride, 1);
     assert_int_equal(axes[QDR_Z].link, QDR_LINK_NVLINK);
@@ -106,30 +96,27 @@ static void an_order_moves_the_axes(void **state)
 }
 
 /* An axis of 8 over two nodes of 4; and one of 2 over four nodes. */
-static void an_axis_may_be_wider_than_a_node(void **state)
+TEST(an_axis_may_be_wider_than_a_node)
 {
     qdr_topo_axis axes[4];
-    (void)state;
     lay(&pairs, (const int[]){8, 1, 1, 2}, NULL, 4, 1, axes);
     check_axis(&axes[QDR_X], (const int[]){8, 1, 2, 4, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9, 0);
     check_axis(&axes[QDR_D], (const int[]){2, 8, 2, 1, 4, QDR_LINK_NETWORK, QDR_LINK_NONE}, 50e9, 0);
 }
 
 /* 3 ranks on a node: one group of x lies across two nodes, one on GPUs 1 and 2. */
-static void groups_may_lie_unevenly(void **state)
+TEST(groups_may_lie_unevenly)
 {
     qdr_topo_axis axes[4];
-    (void)state;
     lay(&pairs, (const int[]){2, 3, 1, 1}, "xyzd", 3, 1, axes);
     check_axis(&axes[QDR_X], (const int[]){2, 1, 2, 2, 1, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9, 0);
     check_axis(&axes[QDR_Y], (const int[]){3, 2, 2, 2, 2, QDR_LINK_NETWORK, QDR_LINK_NODE}, 50e9, 0);
 }
 
-static void ranks_on_cores(void **state)
+TEST(ranks_on_cores)
 {
     const qdr_topo *topo = cores_of_eight();
     qdr_topo_axis axes[4];
-    (void)state;
     lay(topo, (const int[]){2, 2, 2, 2}, "xyzd", 16, 0, axes);
     check_axis(&axes[QDR_X], (const int[]){2, 1, 1, 2, 8, QDR_LINK_CACHE, QDR_LINK_CACHE}, 0, 0);
     check_axis(&axes[QDR_Y], (const int[]){2, 2, 1, 2, 8, QDR_LINK_NUMA, QDR_LINK_NUMA}, 0, 0);
@@ -144,10 +131,9 @@ static void ranks_on_cores(void **state)
     assert_int_equal(axes[QDR_X].link, QDR_LINK_NODE);
 }
 
-static void more_ranks_than_gpus_share_them(void **state)
+TEST(more_ranks_than_gpus_share_them)
 {
     qdr_topo_axis axes[4];
-    (void)state;
     lay(&pairs, (const int[]){2, 2, 2, 1}, "xyzd", 8, 1, axes);
     assert_int_equal(axes[QDR_X].link, QDR_LINK_SAME);
     assert_int_equal(axes[QDR_Y].link, QDR_LINK_NVLINK);
@@ -155,11 +141,10 @@ static void more_ranks_than_gpus_share_them(void **state)
 }
 
 /* Against the definition, pair by pair, on random places. */
-static void random_places(void **state)
+TEST(random_places)
 {
     uint64_t seed = test_seed();
     const qdr_topo *topo = cores_of_eight();
-    (void)state;
     for (int round = 0; round < 200; round++) {
         int sizes[4], stride = 1;
         qdr_topo_place places[256];
@@ -189,13 +174,12 @@ static void random_places(void **state)
     }
 }
 
-static void wrong_grids(void **state)
+TEST(wrong_grids)
 {
     const qdr_topo_place one = {0, -1, -1, -1, -1, -1};
     qdr_topo_place bad = one;
     qdr_topo_axis axes[4];
     const int sizes[] = {1, 1, 1, 1};
-    (void)state;
     CHECK_OK(map(NULL, sizes, NULL, &one, axes));
     CHECK_FAILS(map(NULL, sizes, "xyz", &one, axes), QDR_ERR_ARGUMENT, "'xyz'");
     CHECK_FAILS(map(NULL, sizes, "xyzz", &one, axes), QDR_ERR_ARGUMENT, "permutation");
@@ -234,7 +218,7 @@ static qdr_status read_levels(const level_case *the_case, qdr_topo_levels *level
     return qdr_topo_levels_read(the_case->topo, sizes, the_case->order, places, the_case->words, levels);
 }
 
-static void words_of_levels(void **state)
+TEST(words_of_levels)
 {
     const qdr_topo *cores = cores_of_eight();
     const level_case cases[] = {
@@ -261,7 +245,6 @@ static void words_of_levels(void **state)
         {&pairs, {1, 1, 1, 8}, 4, 1, NULL, "cache,cache", {2, 2}, "; 'cache' does not fit optimizer state"},
         {NULL, {1, 1, 1, 8}, 4, 0, NULL, "package,node", {4, 4}, "'node' is taken, 4 parts"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
         CHECK_OK(read_levels(&cases[i], &levels));
@@ -276,11 +259,10 @@ static void words_of_levels(void **state)
 
 /* What is shared is numbered; all else about places does not matter. Against the definition: any aligned run of so many
  * ranks shares a unit, and no longer one does. */
-static void random_units(void **state)
+TEST(random_units)
 {
     uint64_t seed = test_seed();
     int n_equal = 0;
-    (void)state;
     for (int round = 0; round < 500; round++) {
         qdr_topo_place places[64];
         qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
@@ -302,14 +284,13 @@ static void random_units(void **state)
     assert_in_range(n_equal, 50, 450);
 }
 
-static void wrong_levels(void **state)
+TEST(wrong_levels)
 {
     static const char *const unknown[] = {"",         "8",      "8,",     ",8",    "8,all,all",
                                           "0,8",      "-1,all", "node",   "zero3", "nodes,all",
                                           "all, all", "+8,all", "8x,all", "None",  "08,all"};
     level_case the_case = {cores_of_eight(), {1, 1, 2, 8}, 16, 0, NULL, NULL, {0, 0}, NULL};
     qdr_topo_levels levels = {QDR_INIT(qdr_topo_levels)};
-    (void)state;
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         the_case.words = unknown[i];
         CHECK_FAILS(read_levels(&the_case, &levels), QDR_ERR_ARGUMENT, "module, cache, numa, package, node or all");
@@ -338,10 +319,9 @@ static void wrong_levels(void **state)
 
 /* ---- files and this machine ---- */
 
-static void this_machine(void **state)
+TEST(this_machine)
 {
     qdr_topo *topo = NULL;
-    (void)state;
     CHECK_OK(qdr_topo_load(NULL, &topo));
     assert_true(topo->is_this_machine);
     assert_in_range(topo->n_threads, 1, sysconf(_SC_NPROCESSORS_CONF));
@@ -364,10 +344,9 @@ static void this_machine(void **state)
     qdr_topo_destroy(NULL);
 }
 
-static void wrong_arguments(void **state)
+TEST(wrong_arguments)
 {
     qdr_topo *topo = NULL;
-    (void)state;
     CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){.xml = NULL}, &topo), QDR_ERR_ARGUMENT, "size is 0");
     CHECK_FAILS(qdr_topo_load(NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
 }
@@ -375,7 +354,7 @@ static void wrong_arguments(void **state)
 #if QDRI_HAVE_HWLOC
 
 /* hwloc would describe this machine instead. */
-static void wrong_files(void **state)
+TEST(wrong_files)
 {
     static const struct {
         const char *text, *words;
@@ -389,7 +368,6 @@ static void wrong_files(void **state)
     char path[] = "/tmp/quadrille-machine-XXXXXX";
     const int handle = mkstemp(path);
     qdr_topo *topo = NULL;
-    (void)state;
     assert_true(handle >= 0);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         FILE *file = fopen(path, "w");
@@ -413,10 +391,9 @@ static void wrong_files(void **state)
 }
 
 /* hwloc makes machines up, too. */
-static void made_up_machine(void **state)
+TEST(made_up_machine)
 {
     qdr_topo *topo = NULL;
-    (void)state;
     setenv("HWLOC_SYNTHETIC", "pack:2 numa:2 l3:1 core:4 pu:2", 1);
     CHECK_OK(qdr_topo_load(NULL, &topo));
     unsetenv("HWLOC_SYNTHETIC");
@@ -439,10 +416,9 @@ static void made_up_machine(void **state)
 #else
 
 /* Whoever asks for another machine does not get this one. */
-static void only_hwloc_knows(void **state)
+TEST(only_hwloc_knows)
 {
     qdr_topo *topo = NULL;
-    (void)state;
     CHECK_FAILS(qdr_topo_load(&(qdr_topo_opts){QDR_INIT(qdr_topo_opts), .xml = "a.xml"}, &topo), QDR_ERR_UNSUPPORTED,
                 "a.xml");
     assert_null(topo);
@@ -455,29 +431,3 @@ static void only_hwloc_knows(void **state)
 }
 
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cube_on_two_nodes_of_four),
-        cmocka_unit_test(an_order_moves_the_axes),
-        cmocka_unit_test(an_axis_may_be_wider_than_a_node),
-        cmocka_unit_test(groups_may_lie_unevenly),
-        cmocka_unit_test(ranks_on_cores),
-        cmocka_unit_test(more_ranks_than_gpus_share_them),
-        cmocka_unit_test(random_places),
-        cmocka_unit_test(wrong_grids),
-        cmocka_unit_test(words_of_levels),
-        cmocka_unit_test(random_units),
-        cmocka_unit_test(wrong_levels),
-        cmocka_unit_test(this_machine),
-        cmocka_unit_test(wrong_arguments),
-#if QDRI_HAVE_HWLOC
-        cmocka_unit_test(wrong_files),
-        cmocka_unit_test(made_up_machine),
-#else
-        cmocka_unit_test(only_hwloc_knows),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs reported by NVML, using a stand-in for it (fake_nvml.c), which the loader finds first. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "config.h"
 #include "qdr_test.h"
 #include "topo/machine.h"
@@ -69,25 +60,22 @@ static void check_all(const char *mode)
     qdr_topo_destroy(&topo);
 }
 
-static void links_of_four_gpus(void **state)
+TEST(links_of_four_gpus)
 {
-    (void)state;
     check_all("");
     check_all("old");
 }
 
-static void a_driver_that_does_not_run(void **state)
+TEST(a_driver_that_does_not_run)
 {
-    (void)state;
     qdr_topo *topo = load("broken");
     assert_string_equal(topo->gpu_source, "NVML could not be initialised: Driver Not Loaded");
     qdr_topo_destroy(&topo);
 }
 
 /* GPUs of this machine are not asked for when another is described. */
-static void a_made_up_machine_has_none(void **state)
+TEST(a_made_up_machine_has_none)
 {
-    (void)state;
     if (!QDRI_HAVE_HWLOC) {
         puts("skipped: built without hwloc, which makes machines up");
         skip();
@@ -97,14 +85,4 @@ static void a_made_up_machine_has_none(void **state)
     unsetenv("HWLOC_SYNTHETIC");
     assert_int_equal(topo->n_gpus, 0);
     qdr_topo_destroy(&topo);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(links_of_four_gpus),
-        cmocka_unit_test(a_driver_that_does_not_run),
-        cmocka_unit_test(a_made_up_machine_has_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Machines recorded elsewhere by hwloc: what is found on them, and the links of axes. QDR_TEST_TOPOLOGIES names the
  * folder of their XML files; without it the test is skipped. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config.h"
 #include "qdr_test.h"
@@ -100,9 +92,8 @@ static void map(const qdr_topo *topo, const int sizes[4], const char *order, int
     }
 }
 
-static void eight_dies_in_four_modules(void **state)
+TEST(eight_dies_in_four_modules)
 {
-    (void)state;
     qdr_topo *topo = load("tioga-8xMI250X");
     check_counts(topo, (const int[]){1, 4, 64, 128, 8, 28, 5, 8});
     assert_string_equal(topo->host, "tioga29");
@@ -128,9 +119,8 @@ static void eight_dies_in_four_modules(void **state)
 }
 
 /* Its file has no NVLink: what is left is PCI. */
-static void four_gpus_without_a_matrix(void **state)
+TEST(four_gpus_without_a_matrix)
 {
-    (void)state;
     qdr_topo *topo = load("lassen-4xV100");
     check_counts(topo, (const int[]){2, 2, 40, 160, 4, 2, 6, 20});
     assert_string_equal(topo->lists->gpus[0].model, "Tesla V100-SXM2-16GB");
@@ -150,9 +140,8 @@ static void four_gpus_without_a_matrix(void **state)
     qdr_topo_destroy(&topo);
 }
 
-static void opencl_names_gpus(void **state)
+TEST(opencl_names_gpus)
 {
-    (void)state;
     qdr_topo *topo = load("corona-epyc");
     check_counts(topo, (const int[]){2, 8, 48, 96, 4, 0, 3, 16});
     for (int i = 0; i < 4; i++) assert_string_equal(topo->lists->gpus[i].model, "Vega 20");
@@ -172,9 +161,8 @@ static void opencl_names_gpus(void **state)
 }
 
 /* Six links of 25 GB/s to the switches of a half; what joins the halves is not in the file. */
-static void sixteen_gpus_behind_switches(void **state)
+TEST(sixteen_gpus_behind_switches)
 {
-    (void)state;
     qdr_topo *topo = load("dgx2-16xV100");
     check_counts(topo, (const int[]){2, 2, 4, 4, 16, 120, 0, 2});
     for (int a = 0; a < 16; a++)
@@ -192,9 +180,8 @@ static void sixteen_gpus_behind_switches(void **state)
     qdr_topo_destroy(&topo);
 }
 
-static void pairs_of_gpus(void **state)
+TEST(pairs_of_gpus)
 {
-    (void)state;
     qdr_topo *topo = load("power8-gpu-pairs");
     check_counts(topo, (const int[]){2, 2, 8, 16, 4, 2, 0, 8});
     check_pair(topo, 0, 1, QDR_LINK_NVLINK, 40 * GB, 0);
@@ -229,9 +216,8 @@ static void check_levels(const qdr_topo *topo, int on_gpus, const char *words, i
         assert_string_equal(levels.note, "");
 }
 
-static void levels_in_words(void **state)
+TEST(levels_in_words)
 {
-    (void)state;
     qdr_topo *topo = load("tioga-8xMI250X");
     check_levels(topo, 1, "module,node", 2, 8, "");
     check_levels(topo, 1, "module,all", 2, 16, "");
@@ -252,11 +238,10 @@ static void levels_in_words(void **state)
 }
 
 /* Also by the variable that hwloc's own tools know. */
-static void the_variable_names_a_file(void **state)
+TEST(the_variable_names_a_file)
 {
     char path[512];
     qdr_topo *topo = NULL;
-    (void)state;
     path_of("lassen-4xV100", path);
     setenv("HWLOC_XMLFILE", path, 1);
     CHECK_OK(qdr_topo_load(NULL, &topo));
@@ -273,15 +258,6 @@ static void the_variable_names_a_file(void **state)
 int main(void)
 {
     char path[512];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_dies_in_four_modules),
-        cmocka_unit_test(four_gpus_without_a_matrix),
-        cmocka_unit_test(opencl_names_gpus),
-        cmocka_unit_test(sixteen_gpus_behind_switches),
-        cmocka_unit_test(pairs_of_gpus),
-        cmocka_unit_test(levels_in_words),
-        cmocka_unit_test(the_variable_names_a_file),
-    };
     const char *folder = getenv("QDR_TEST_TOPOLOGIES");
     if (!QDRI_HAVE_HWLOC) {
         puts("skipped: built without hwloc, which reads recorded machines");
@@ -292,5 +268,5 @@ int main(void)
         printf("skipped: no recorded machines in %s\n", folder ? folder : "QDR_TEST_TOPOLOGIES");
         return QDR_TEST_SKIP;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -2,22 +2,15 @@
 /* The cores that this process may use. */
 #define _GNU_SOURCE 1
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "config.h"
+#include "qdr_test.h"
 #include "topo/topo.h"
 
-static void cores_are_within_the_machine(void **state)
+TEST(cores_are_within_the_machine)
 {
     int n_cores = 0;
-    (void)state;
     assert_int_equal(qdri_topo_cores(&n_cores), QDR_OK);
     assert_in_range(n_cores, 1, sysconf(_SC_NPROCESSORS_CONF));
     if (QDRI_HAVE_HWLOC)
@@ -26,12 +19,11 @@ static void cores_are_within_the_machine(void **state)
         assert_string_equal(qdri_topo_hwloc_version(), "none");
 }
 
-static void binding_is_respected(void **state)
+TEST(binding_is_respected)
 {
     cpu_set_t before;
     cpu_set_t one;
     int n_cores = 0;
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     CPU_ZERO(&one);
     for (size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++) {
@@ -41,13 +33,4 @@ static void binding_is_respected(void **state)
     assert_int_equal(qdri_topo_cores(&n_cores), QDR_OK);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
     assert_int_equal(n_cores, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cores_are_within_the_machine),
-        cmocka_unit_test(binding_is_respected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
