@@ -86,7 +86,8 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
 {
     const int64_t hidden = config->hidden, head = hidden / config->n_heads;
     qdr_edge norm, qkv, attention, added;
-    TRY(qdr_stack_add_layer_norm(stack, "block0.norm1", config->epsilon, in, &norm));
+    const qdr_norm_desc norm_desc = {QDR_INIT(qdr_norm_desc), .name = "block0.norm1", .epsilon = config->epsilon};
+    TRY(qdr_stack_add_norm(stack, &norm_desc, in, &norm));
     const qdr_linear_desc qkv_desc = {
         QDR_INIT(qdr_linear_desc),
         .name = "block0.qkv",
@@ -97,7 +98,9 @@ static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config,
         .out_row_unit = config->context, /* attention needs whole sequences */
     };
     TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, NULL));
-    TRY(qdr_stack_add_attention(stack, "block0.attention", head, config->context, qkv, &attention));
+    const qdr_attention_desc attention_desc = {QDR_INIT(qdr_attention_desc), .name = "block0.attention",
+                                               .head_size = head, .context = config->context};
+    TRY(qdr_stack_add_attention(stack, &attention_desc, qkv, &attention));
     const qdr_linear_desc proj_desc = {
         QDR_INIT(qdr_linear_desc),
         .name = "block0.proj",
@@ -115,7 +118,8 @@ static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, qdr_e
 {
     const int64_t hidden = config->hidden, ffn = config->ffn ? config->ffn : 4 * config->hidden;
     qdr_edge norm, fc, gelu, added;
-    TRY(qdr_stack_add_layer_norm(stack, "block0.norm2", config->epsilon, in, &norm));
+    const qdr_norm_desc norm_desc = {QDR_INIT(qdr_norm_desc), .name = "block0.norm2", .epsilon = config->epsilon};
+    TRY(qdr_stack_add_norm(stack, &norm_desc, in, &norm));
     const qdr_linear_desc fc_desc = {
         QDR_INIT(qdr_linear_desc), .name = "block0.fc", .in = {{hidden, 1}},
         .out = {{ffn, 1}},         .bias = 1,           .out_layout = config->layout,

@@ -184,14 +184,33 @@ typedef struct qdr_embedding_desc {
 /** The resulting `table` can be initialised, loaded and gathered like a layer (W is E), and tied to a head. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc,
                                                          qdr_edge tokens, qdr_edge *out, qdr_linear **table);
+typedef struct qdr_tied_head_desc {
+    size_t size; /**< QDR_INIT(qdr_tied_head_desc) */
+    const char *name;
+    qdr_linear *table; /**< of an embedding of the same stack */
+    qdr_layout out_layout; /**< of the output edge */
+} qdr_tied_head_desc;
 /** Adds a normal layer without bias whose W is the embedding's E (W[V, H]): one parameter, one gradient. */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table,
-                                                         qdr_layout out_layout, qdr_edge in, qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const qdr_tied_head_desc *desc, qdr_edge in,
+                                                         qdr_edge *out);
+
+typedef struct qdr_norm_desc {
+    size_t size; /**< QDR_INIT(qdr_norm_desc) */
+    const char *name;
+    double epsilon; /**< 0: 1e-5 */
+} qdr_norm_desc;
 /** Layer norm over the features of `in`: out = (in - mean) / sqrt(variance + epsilon) · gamma + beta. gamma starts as
- * 1, beta as 0. An epsilon of 0 means 1e-5.
+ * 1, beta as 0.
  *  @retval QDR_ERR_ARGUMENT  epsilon is negative or NaN */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon,
-                                                          qdr_edge in, qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_norm(qdr_stack *stack, const qdr_norm_desc *desc, qdr_edge in,
+                                                    qdr_edge *out);
+
+typedef struct qdr_attention_desc {
+    size_t size; /**< QDR_INIT(qdr_attention_desc) */
+    const char *name;
+    int64_t head_size; /**< columns of a head */
+    int64_t context; /**< rows of a sequence; divides row_unit */
+} qdr_attention_desc;
 /** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
  * equally wide or r times as wide (grouped queries: query heads 0 … r-1 read key head 0, and so on). With q in units of
  * head_size·r each rank has the key heads that its queries need; if the axis has more ranks than there are key heads,
@@ -200,8 +219,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, cons
  * output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
  *                         rows in units that are not whole contexts; the stack is unchanged */
-QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size,
-                                                         int64_t context, qdr_edge in, qdr_edge *out);
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in,
+                                                         qdr_edge *out);
 /** out = gelu(in), the tanh form: 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))). */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out);
 /** out = a + b, edges of the same columns, axis and layout. */

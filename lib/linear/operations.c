@@ -51,27 +51,30 @@ qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *d
     return QDR_OK;
 }
 
-qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const char *name, qdr_linear *table, qdr_layout out_layout,
-                                   qdr_edge in, qdr_edge *out)
+qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const qdr_tied_head_desc *desc, qdr_edge in, qdr_edge *out)
 {
-    const int tied_to = table && table->stack == stack ? 1 + table->node : INT_MAX; /* which no node is */
-    qdri_node_desc node = {.kind = QDRI_NODE_LINEAR,
-                           .name = name,
-                           .in = {in},
-                           .u.linear = {.desc = {.out_layout = out_layout}, .tied_to = tied_to}};
+    qdri_node_desc node = {.kind = QDRI_NODE_LINEAR, .in = {in}};
+    qdr_tied_head_desc own;
+    QDR_TRY(QDRI_TAKE(qdr_tied_head_desc, desc, &own));
+    node.name = own.name;
+    node.u.linear.desc.out_layout = own.out_layout;
+    node.u.linear.tied_to = own.table && own.table->stack == stack ? 1 + own.table->node : INT_MAX; /* no node */
     return qdri_stack_add_node(stack, &node, out);
 }
 
-qdr_status qdr_stack_add_layer_norm(qdr_stack *stack, const char *name, double epsilon, qdr_edge in, qdr_edge *out)
+qdr_status qdr_stack_add_norm(qdr_stack *stack, const qdr_norm_desc *desc, qdr_edge in, qdr_edge *out)
 {
-    qdri_node_desc node = {.kind = QDRI_NODE_NORM, .name = name, .in = {in}, .u.norm = {.epsilon = epsilon}};
+    qdri_node_desc node = {.kind = QDRI_NODE_NORM, .in = {in}};
+    QDR_TRY(QDRI_TAKE(qdr_norm_desc, desc, &node.u.norm.desc));
+    node.name = node.u.norm.desc.name;
     return qdri_stack_add_node(stack, &node, out);
 }
 
-qdr_status qdr_stack_add_attention(qdr_stack *stack, const char *name, int64_t head_size, int64_t context, qdr_edge in,
-                                   qdr_edge *out)
+qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in, qdr_edge *out)
 {
-    qdri_node_desc node = {.kind = QDRI_NODE_ATTENTION, .name = name, .in = {in}, .u.attention = {head_size, context}};
+    qdri_node_desc node = {.kind = QDRI_NODE_ATTENTION, .in = {in}};
+    QDR_TRY(QDRI_TAKE(qdr_attention_desc, desc, &node.u.attention));
+    node.name = node.u.attention.name;
     return qdri_stack_add_node(stack, &node, out);
 }
 

@@ -174,12 +174,10 @@ typedef struct qdri_node_desc {
         } linear;
         qdr_embedding_desc embedding;
         struct {
-            double epsilon;
+            qdr_norm_desc desc;
             int is_rms; /* to be priced, not to be run: a layer norm without beta */
         } norm;
-        struct {
-            int64_t head_size, context;
-        } attention;
+        qdr_attention_desc attention;
         qdr_op_desc caller; /* its name and functions are not read */
         qdri_stand_in stand_in;
     } u;

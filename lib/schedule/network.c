@@ -19,7 +19,7 @@ static qdr_status add(const walk *w, qdri_node_desc desc, qdr_edge *out)
 static qdr_status add_norm(const walk *w, const char *name, qdr_edge in, qdr_edge *out)
 {
     const int is_rms = w->network->norm == QDR_NORM_RMS && !w->part->runs;
-    return add(w, (qdri_node_desc){QDRI_NODE_NORM, name, {in}, {.norm = {0, is_rms}}}, out);
+    return add(w, (qdri_node_desc){QDRI_NODE_NORM, name, {in}, {.norm = {.is_rms = is_rms}}}, out);
 }
 
 static qdr_status add_linear(const walk *w, const char *name, qdr_linear_desc desc, qdr_edge in, qdr_edge *out)
@@ -51,9 +51,12 @@ static qdr_status add_attention_half(const walk *w, qdr_edge in, qdr_edge *out)
                        norm, &qkv));
     if (!n->positions)
         QDR_TRY(add(w, (qdri_node_desc){QDRI_NODE_STAND_IN, "rotate", {qkv}, {.stand_in = rotate}}, &qkv));
-    QDR_TRY(add(
-        w, (qdri_node_desc){QDRI_NODE_ATTENTION, "attention", {qkv}, {.attention = {n->head_size, w->part->context}}},
-        &mixed));
+    QDR_TRY(add(w,
+                (qdri_node_desc){QDRI_NODE_ATTENTION,
+                                 "attention",
+                                 {qkv},
+                                 {.attention = {.head_size = n->head_size, .context = w->part->context}}},
+                &mixed));
     return add_linear(w, "proj",
                       (qdr_linear_desc){.in = {queries}, .out = {{n->hidden, 1}}, .bias = n->out_bias, .transposed = 1},
                       mixed, out);

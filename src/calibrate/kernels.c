@@ -179,11 +179,14 @@ static qdr_status record(kernel *k)
 static qdr_status add_operation(qdr_stack *stack, int name, const kernel_size *size, qdr_edge *edge)
 {
     const qdr_edge in = *edge;
+    const qdr_norm_desc norm = {QDR_INIT(qdr_norm_desc), .name = "norm"};
+    const qdr_attention_desc attention = {QDR_INIT(qdr_attention_desc), .name = "attention",
+                                          .head_size = size->head_size, .context = size->context};
     qdr_status status = QDR_OK;
     switch (name) {
     case GELU: return qdr_stack_add_gelu(stack, "gelu", in, edge);
-    case NORM: return qdr_stack_add_layer_norm(stack, "norm", 0, in, edge);
-    case ATTENTION: return qdr_stack_add_attention(stack, "attention", size->head_size, size->context, in, edge);
+    case NORM: return qdr_stack_add_norm(stack, &norm, in, edge);
+    case ATTENTION: return qdr_stack_add_attention(stack, &attention, in, edge);
     default: break;
     }
     for (int i = 0; i < (name == LAUNCH ? N_LAUNCHES : 1) && status >= 0; i++)

@@ -65,12 +65,14 @@ static qdr_status find_device_bytes(const calibration *c, qdr_dtype dtype, doubl
                                  .dtype = dtype, .caller_memory = 1};
     const qdr_block heads = {(int64_t)N_HEADS * HEAD_SIZE, HEAD_SIZE};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {heads, heads, heads}, .col_axis = QDR_Y};
+    const qdr_attention_desc attention = {QDR_INIT(qdr_attention_desc), .name = "attention", .head_size = HEAD_SIZE,
+                                          .context = ATTENTION_CONTEXT};
     qdr_stack *stack = NULL;
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     qdr_edge in, out;
     qdr_status status = qdr_stack_create(c->self, &opts, &stack);
     if (status >= 0) status = qdr_stack_add_input(stack, "qkv", &input, 1, &in);
-    if (status >= 0) status = qdr_stack_add_attention(stack, "attention", HEAD_SIZE, ATTENTION_CONTEXT, in, &out);
+    if (status >= 0) status = qdr_stack_add_attention(stack, &attention, in, &out);
     if (status >= 0) status = qdr_stack_build(stack);
     if (status >= 0) status = qdr_stack_get_sizes(stack, &sizes);
     *bytes = (double)sizes.device;

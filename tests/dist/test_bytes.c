@@ -14,6 +14,7 @@
 #include "context/context.h"
 #include "dist.h"
 #include "linear/internal.h"
+#include "nodes.h"
 #include "optim/optim.h"
 #include "price/price.h"
 #include "schedule/trace.h"
@@ -222,9 +223,9 @@ static attention attention_create(qdr_grid *grid, uint64_t *seed, const qdr_op_d
     qdr_edge norm, qkv;
     DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
     DIST_OK(qdr_stack_add_input(made.stack, "x", &input, 1, &made.in));
-    DIST_OK(qdr_stack_add_layer_norm(made.stack, "norm", 0, made.in, &norm));
+    DIST_OK(test_add_norm(made.stack, "norm", 0, made.in, &norm));
     DIST_OK(qdr_stack_add_linear(made.stack, &qkv_desc, norm, &qkv, NULL));
-    DIST_OK(qdr_stack_add_attention(made.stack, "attention", HEAD, CONTEXT, qkv, &made.out));
+    DIST_OK(test_add_attention(made.stack, "attention", HEAD, CONTEXT, qkv, &made.out));
     if (own) {
         qdr_op_desc op = *own;
         op.in[0] = made.out;

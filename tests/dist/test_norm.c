@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "dist.h"
+#include "nodes.h"
 
 static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 
@@ -86,7 +87,7 @@ static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, co
     }
     DIST_OK(qdr_stack_create(c.grid, &opts, &c.stack));
     DIST_OK(qdr_stack_add_input(c.stack, "x", &input, 1, &c.x));
-    DIST_OK(qdr_stack_add_layer_norm(c.stack, "norm", 0, c.x, &c.y));
+    DIST_OK(test_add_norm(c.stack, "norm", 0, c.x, &c.y));
     c.last = c.y;
     if (adds) DIST_OK(qdr_stack_add_residual(c.stack, "sum", c.x, c.y, &c.last));
     c.memory = dist_build_in_nan(c.stack);
@@ -293,10 +294,10 @@ DIST_TEST(refusals)
     DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 4}, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_tokens(stack, "words", &tokens));
-    DIST_FAILS(qdr_stack_add_layer_norm(stack, "norm", (double)NAN, x, &y), QDR_ERR_ARGUMENT, "norm: epsilon nan");
-    DIST_FAILS(qdr_stack_add_layer_norm(stack, "norm", -1e-5, x, &y), QDR_ERR_ARGUMENT, "norm: epsilon -1e-05");
-    DIST_FAILS(qdr_stack_add_layer_norm(stack, "norm", 0, tokens, &y), QDR_ERR_DTYPE, "'words' holds tokens");
-    DIST_FAILS(qdr_stack_add_layer_norm(stack, "norm", 0, 7, &y), QDR_ERR_ARGUMENT, "7");
+    DIST_FAILS(test_add_norm(stack, "norm", (double)NAN, x, &y), QDR_ERR_ARGUMENT, "norm: epsilon nan");
+    DIST_FAILS(test_add_norm(stack, "norm", -1e-5, x, &y), QDR_ERR_ARGUMENT, "norm: epsilon -1e-05");
+    DIST_FAILS(test_add_norm(stack, "norm", 0, tokens, &y), QDR_ERR_DTYPE, "'words' holds tokens");
+    DIST_FAILS(test_add_norm(stack, "norm", 0, 7, &y), QDR_ERR_ARGUMENT, "7");
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
 }

@@ -14,6 +14,7 @@
 
 #include "dist.h"
 #include "narrow.h"
+#include "nodes.h"
 
 enum { MAX_PARAMETERS = 32, N_STEPS = 3, ROOM = 1 << 14 };
 /* Edges in the order that add_layers() makes them. */
@@ -58,7 +59,7 @@ static void add_layers(optim_case *c, qdr_layout layout)
     DIST_OK(qdr_stack_add_tokens(stack, "tokens", &tokens));
     const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), "embedding", {13, 1}, wide, 2, layout};
     DIST_OK(qdr_stack_add_embedding(stack, &embedding, tokens, &at, &table));
-    DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, at, &at));
+    DIST_OK(test_add_norm(stack, "norm", 0, at, &at));
     const qdr_linear_desc up = {QDR_INIT(qdr_linear_desc), .name = "up", .in = {wide}, .out = {inner}, .bias = 1,
                                 .out_layout = layout};
     DIST_OK(qdr_stack_add_linear(stack, &up, at, &at, &c->up));
@@ -66,8 +67,8 @@ static void add_layers(optim_case *c, qdr_layout layout)
         QDR_INIT(qdr_linear_desc), .name = "down",      .in = {inner}, .out = {wide}, .bias = 1,
         .transposed = 1,           .out_layout = layout};
     DIST_OK(qdr_stack_add_linear(stack, &down, at, &at, &layer));
-    DIST_OK(qdr_stack_add_layer_norm(stack, "last norm", 0, at, &at));
-    DIST_OK(qdr_stack_add_tied_head(stack, "head", table, layout, at, &at));
+    DIST_OK(test_add_norm(stack, "last norm", 0, at, &at));
+    DIST_OK(test_add_tied_head(stack, "head", table, layout, at, &at));
 }
 
 /* Takes the grid. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dist.h"
+#include "nodes.h"
 
 enum { ROWS = 16, COLS = 8, BYTES = 1 << 16 };
 
@@ -21,7 +22,7 @@ static qdr_stack *make_stack(qdr_grid *grid, int with_loss, qdr_edge *x, qdr_edg
         qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F64}, &stack));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, x));
     DIST_OK(qdr_stack_add_linear(stack, &fc, *x, &y, layer));
-    DIST_OK(qdr_stack_add_layer_norm(stack, "norm", 0, y, last));
+    DIST_OK(test_add_norm(stack, "norm", 0, y, last));
     if (with_loss) DIST_OK(qdr_stack_add_cross_entropy(stack, "loss", *last, &y));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 1, 0.3));

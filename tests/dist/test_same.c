@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "dist.h"
+#include "nodes.h"
 
 enum { ROWS = 16, UNIT = 4, MOST_ELEMS = 16 * 16 };
 
@@ -139,12 +140,12 @@ static void describe(const subject *s, qdr_stack *stack)
     DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[0]));
     other.name = "emb3";
     DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[1]));
-    DIST_OK(qdr_stack_add_tied_head(stack, s->head_name, tables[s->other_table], s->head_layout, b[s->head_in], &out));
+    DIST_OK(test_add_tied_head(stack, s->head_name, tables[s->other_table], s->head_layout, b[s->head_in], &out));
     DIST_OK(qdr_stack_add_linear(stack, &s->linear, s->linear.transposed ? y : b[s->linear_in], &fc, NULL));
     DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[0], NULL));
     DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[1], NULL));
-    DIST_OK(qdr_stack_add_layer_norm(stack, s->norm_name, s->epsilon, b[s->norm_in], &out));
-    DIST_OK(qdr_stack_add_attention(stack, s->attention_name, s->head_size, s->context, heads[s->heads_in], &out));
+    DIST_OK(test_add_norm(stack, s->norm_name, s->epsilon, b[s->norm_in], &out));
+    DIST_OK(test_add_attention(stack, s->attention_name, s->head_size, s->context, heads[s->heads_in], &out));
     DIST_OK(qdr_stack_add_gelu(stack, s->gelu_name, b[s->gelu_in], &act));
     for (int i = 0; i < s->gelu_twice; i++) DIST_OK(qdr_stack_add_gelu(stack, "twice", act, &act));
     DIST_OK(qdr_stack_add_residual(stack, s->residual_name, b[s->residual_a], b[s->residual_b], &out));

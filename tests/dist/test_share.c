@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dist.h"
+#include "nodes.h"
 
 enum { CONTEXT = 4, HEAD = 2, HIDDEN = 6 * HEAD, INNER = 20, VOCABULARY = 17, STEPS = 3 };
 
@@ -48,12 +49,12 @@ static void describe(qdr_grid *grid, const variant *v, model *m)
     DIST_OK(qdr_stack_create(grid, &opts, &m->stack));
     DIST_OK(qdr_stack_add_tokens(m->stack, "tokens", &m->tokens));
     DIST_OK(qdr_stack_add_embedding(m->stack, &table, m->tokens, &residual, &embedding));
-    DIST_OK(qdr_stack_add_layer_norm(m->stack, "norm", 1e-5, residual, &edge));
+    DIST_OK(test_add_norm(m->stack, "norm", 1e-5, residual, &edge));
     DIST_OK(qdr_stack_add_linear(m->stack, &up, edge, &edge, &m->inner));
     DIST_OK(qdr_stack_add_gelu(m->stack, "gelu", edge, &edge));
     DIST_OK(qdr_stack_add_linear(m->stack, &down, edge, &edge, NULL));
     DIST_OK(qdr_stack_add_residual(m->stack, "sum", residual, edge, &edge));
-    DIST_OK(qdr_stack_add_tied_head(m->stack, "head", embedding, v->layout, edge, &edge));
+    DIST_OK(test_add_tied_head(m->stack, "head", embedding, v->layout, edge, &edge));
     DIST_OK(qdr_stack_add_cross_entropy(m->stack, "loss", edge, &m->targets));
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dist/dist.h"
+#include "nodes.h"
 
 enum { HEADS = 6, HEAD_SIZE = 4, HIDDEN = HEADS * HEAD_SIZE, CONTEXT = 4, MAX_FULL = 3 * HIDDEN * HIDDEN };
 
@@ -104,7 +105,7 @@ static void add_nodes(graph *g, const variant *v)
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{HIDDEN, HEAD_SIZE}},
                                  .col_axis = v->turned ? QDR_Y : QDR_X, .layout = v->layout};
     DIST_OK(qdr_stack_add_input(g->stack, "x", &input, 1, &g->x));
-    DIST_OK(qdr_stack_add_layer_norm(g->stack, "norm", 0, g->x, &normed));
+    DIST_OK(test_add_norm(g->stack, "norm", 0, g->x, &normed));
     qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),        .name = "qkv",           .bias = 1,
                             .transposed = v->turned,          .out_layout = v->layout, .out_row_unit = CONTEXT,
                             .drop_gathered = v->drop_gathered};
@@ -112,8 +113,8 @@ static void add_nodes(graph *g, const variant *v)
     desc.out[0] = queries;
     desc.out[1] = desc.out[2] = keys;
     DIST_OK(qdr_stack_add_linear(g->stack, &desc, normed, &qkv, NULL));
-    DIST_OK(qdr_stack_add_attention(g->stack, "first", HEAD_SIZE, CONTEXT, qkv, &first));
-    DIST_OK(qdr_stack_add_attention(g->stack, "second", HEAD_SIZE, CONTEXT, qkv, &second));
+    DIST_OK(test_add_attention(g->stack, "first", HEAD_SIZE, CONTEXT, qkv, &first));
+    DIST_OK(test_add_attention(g->stack, "second", HEAD_SIZE, CONTEXT, qkv, &second));
     DIST_OK(qdr_stack_add_gelu(g->stack, "aside", second, &aside));
     DIST_OK(qdr_stack_add_residual(g->stack, "both", first, second, &both));
     qdr_linear_desc back = {QDR_INIT(qdr_linear_desc), .name = "proj",          .bias = 1,
@@ -557,14 +558,13 @@ DIST_TEST(wrong_descriptions_are_named)
     DIST_FAILS(qdr_stack_add_linear(stack, &desc, x, &y, NULL), QDR_ERR_ARGUMENT, "size is 7");
     desc.size = sizeof desc;
     DIST_FAILS(qdr_stack_add_linear(stack, NULL, x, &y, NULL), QDR_ERR_ARGUMENT, "NULL");
-    DIST_FAILS(qdr_stack_add_attention(stack, "attention", 4, 4, x, &y), QDR_ERR_SHAPE, "three blocks");
+    DIST_FAILS(test_add_attention(stack, "attention", 4, 4, x, &y), QDR_ERR_SHAPE, "three blocks");
     qdr_edge_desc heads = {QDR_INIT(qdr_edge_desc), .cols = {{12, 6}, {4, 4}, {4, 4}}, .col_axis = QDR_Y};
     DIST_OK(qdr_stack_add_input(stack, "uncut", &heads, 0, &z));
-    DIST_FAILS(qdr_stack_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE, "whole heads");
+    DIST_FAILS(test_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE, "whole heads");
     heads.cols[0] = (qdr_block){16, 4}, heads.cols[1] = (qdr_block){12, 4};
     DIST_OK(qdr_stack_add_input(stack, "odd", &heads, 0, &z));
-    DIST_FAILS(qdr_stack_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE,
-               "4 query heads, 3 key heads, 1 value heads");
+    DIST_FAILS(test_add_attention(stack, "a", 4, 4, z, &y), QDR_ERR_SHAPE, "4 query heads, 3 key heads, 1 value heads");
     DIST_FAILS(qdr_stack_forward(stack), QDR_ERR_STATE, "qdr_stack_build");
     DIST_OK(qdr_stack_add_linear(stack, &desc, x, &y, NULL));
     DIST_FAILS(qdr_stack_add_residual(stack, "sum", x, y, &z), QDR_ERR_SHAPE, "alike");

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "fault/cases.h"
 #include "grid/internal.h"
+#include "nodes.h"
 #include "quadrille/quadrille.h"
 
 static int is_local;
@@ -240,7 +241,7 @@ static qdr_status model_make(qdr_context *ctx, int y, model *m)
     QDR_TRY(qdr_stack_create(m->grid, &opts, &m->stack));
     QDR_TRY(qdr_stack_add_tokens(m->stack, "tokens", &m->tokens));
     QDR_TRY(qdr_stack_add_embedding(m->stack, &embedding, m->tokens, &at, &table));
-    QDR_TRY(qdr_stack_add_tied_head(m->stack, "head", table, QDR_REPLICATED, at, &at));
+    QDR_TRY(test_add_tied_head(m->stack, "head", table, QDR_REPLICATED, at, &at));
     QDR_TRY(qdr_stack_add_cross_entropy(m->stack, "loss", at, &m->targets));
     QDR_TRY(qdr_stack_build(m->stack));
     return qdr_stack_init(m->stack, 1, 0.1);

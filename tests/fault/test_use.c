@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "fault/inject.h"
+#include "nodes.h"
 #include "qdr_test.h"
 #include "quadrille/quadrille.h"
 
@@ -44,7 +45,7 @@ static qdr_status describe(qdr_stack *stack)
     qdr_linear *layer = NULL;
     qdr_status status = qdr_stack_add_input(stack, "x", &input, 1, &edge);
     if (status == QDR_OK) status = qdr_stack_add_linear(stack, &desc, edge, &edge, &layer);
-    if (status == QDR_OK) status = qdr_stack_add_layer_norm(stack, "norm", 0, edge, &edge);
+    if (status == QDR_OK) status = test_add_norm(stack, "norm", 0, edge, &edge);
     return status == QDR_OK ? qdr_stack_add_cross_entropy(stack, "loss", edge, &edge) : status;
 }
 

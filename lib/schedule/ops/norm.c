@@ -8,7 +8,7 @@
 static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 {
     const char *who = desc->name;
-    const double epsilon = desc->u.norm.epsilon;
+    const double epsilon = desc->u.norm.desc.epsilon;
     const int has_beta = !desc->u.norm.is_rms;
     const qdr_edge in = desc->in[0];
     qdri_node *node = NULL;
@@ -42,7 +42,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 static void describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
 {
     (void)net;
-    qdri_facts_add_real(facts, who, "epsilon", desc->u.norm.epsilon > 0 ? desc->u.norm.epsilon : 1e-5);
+    qdri_facts_add_real(facts, who, "epsilon", desc->u.norm.desc.epsilon > 0 ? desc->u.norm.desc.epsilon : 1e-5);
 }
 
 /* ---- tasks ---- */
