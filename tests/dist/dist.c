@@ -3,9 +3,6 @@
 #include "dist.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "common/boot.h"
@@ -98,16 +95,13 @@ qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed)
         order[i] = order[j];
         order[j] = letter;
     }
-    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts),
-                                .x = size[0],
-                                .y = size[1],
-                                .z = size[2],
-                                .d = size[3],
-                                .order = order,
-                                .gradient_parts = gradients,
-                                .optimizer_parts = state};
-    qdr_grid *grid = NULL;
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = size[0],
+                                                    .y = size[1],
+                                                    .z = size[2],
+                                                    .d = size[3],
+                                                    .order = order,
+                                                    .gradient_parts = gradients,
+                                                    .optimizer_parts = state});
     return grid;
 }
 
@@ -188,6 +182,58 @@ void dist_random_blocks(uint64_t *seed, int64_t most_units, qdr_block blocks[QDR
     }
 }
 
+qdr_stack *dist_stack(qdr_grid *grid, qdr_stack_opts opts)
+{
+    qdr_stack *stack = NULL;
+    opts.size = sizeof opts;
+    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    return stack;
+}
+
+qdr_edge dist_input(qdr_stack *stack, const char *name, qdr_edge_desc desc, int with_gradient)
+{
+    qdr_edge edge = -1;
+    desc.size = sizeof desc;
+    DIST_OK(qdr_stack_add_input(stack, name, &desc, with_gradient, &edge));
+    return edge;
+}
+
+qdr_edge dist_linear(qdr_stack *stack, qdr_linear_desc desc, qdr_edge in, qdr_linear **layer)
+{
+    qdr_edge edge = -1;
+    desc.size = sizeof desc;
+    DIST_OK(qdr_stack_add_linear(stack, &desc, in, &edge, layer));
+    return edge;
+}
+
+void *dist_edge_value(const qdr_stack *stack, qdr_edge edge)
+{
+    void *value = NULL;
+    DIST_OK(qdr_stack_edge_value(stack, edge, &value));
+    return value;
+}
+
+void *dist_edge_gradient(const qdr_stack *stack, qdr_edge edge)
+{
+    void *gradient = NULL;
+    DIST_OK(qdr_stack_edge_gradient(stack, edge, &gradient));
+    return gradient;
+}
+
+qdr_owned dist_edge_owned(const qdr_stack *stack, qdr_edge edge)
+{
+    qdr_owned owned = {QDR_INIT(qdr_owned)};
+    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
+    return owned;
+}
+
+qdr_parameter dist_parameter(const qdr_stack *stack, int index)
+{
+    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
+    DIST_OK(qdr_stack_parameter(stack, index, &parameter));
+    return parameter;
+}
+
 qdr_traffic dist_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind)
 {
     qdr_traffic traffic = {QDR_INIT(qdr_traffic)};
@@ -232,9 +278,8 @@ double dist_get(const void *data, qdr_dtype dtype, int64_t i)
 void dist_fill_edge_along(const qdr_stack *stack, qdr_edge edge, void *data, uint64_t seed, double step,
                           uint64_t direction)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
     int64_t at = 0;
-    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
+    const qdr_owned owned = dist_edge_owned(stack, edge);
     for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
         for (int i = 0; i < owned.n_ranges; i++)
             for (int64_t c = owned.cols[i].begin; c < owned.cols[i].end; c++)
@@ -272,8 +317,7 @@ void *dist_build_in_nan(qdr_stack *stack)
     const qdr_stack_memory parts = {QDR_INIT(qdr_stack_memory), .activations = memory, .workspace = memory + kept};
     DIST_OK(qdr_stack_bind(stack, &parts));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         memset(p.gradient, 0xff, (size_t)p.n_gradient * qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack))));
     }
     return memory;
@@ -282,12 +326,11 @@ void *dist_build_in_nan(qdr_stack *stack)
 void dist_step(qdr_stack *stack, qdr_edge x, uint64_t x_seed, qdr_edge y, uint64_t y_seed, int flags)
 {
     qdr_context *ctx = qdr_grid_context(qdr_stack_grid(stack));
-    void *data;
-    DIST_OK(qdr_stack_edge_value(stack, x, &data));
+    void *data = dist_edge_value(stack, x);
     dist_fill_edge(stack, x, data, x_seed);
     DIST_OK(qdr_stack_forward(stack));
     dist_synchronize(ctx);
-    DIST_OK(qdr_stack_edge_gradient(stack, y, &data));
+    data = dist_edge_gradient(stack, y);
     dist_fill_edge(stack, y, data, y_seed);
     DIST_OK(qdr_stack_backward(stack, flags, 1));
     dist_synchronize(ctx);
@@ -298,8 +341,7 @@ int64_t dist_gather_gradients(qdr_stack *stack, void *gradients)
     const size_t bytes = qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack)));
     int64_t n = 0;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &parameter));
+        const qdr_parameter parameter = dist_parameter(stack, i);
         DIST_OK(qdr_stack_gather_parameter(stack, i, 1, (char *)gradients + (size_t)n * bytes));
         n += parameter.n_global;
     }
@@ -358,8 +400,7 @@ void dist_check_copies(qdr_stack *stack, const char *when)
     qdr_grid *grid = qdr_stack_grid(stack);
     dist_synchronize(qdr_grid_context(grid));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         DIST_CHECK(!p.stale, "%s: %s is stale", when, p.name);
         const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(qdr_stack_dtype(stack));
         dist_check_digest(grid, dist_digest(p.data, bytes), when, p.name);

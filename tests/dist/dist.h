@@ -5,7 +5,11 @@
 #ifndef TEST_DIST_H
 #define TEST_DIST_H
 
+#include <math.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/layout.h"
 #include "quadrille/quadrille.h"
@@ -62,7 +66,14 @@ void dist_random_cuts(uint64_t *seed, int64_t width, int n, int64_t *cuts);
 /* 1 to 3 blocks, each of 1 to most_units units. */
 void dist_random_blocks(uint64_t *seed, int64_t most_units, qdr_block blocks[QDR_MAX_BLOCKS]);
 
-/* qdr_grid_traffic(). */
+/* What cannot fail here; descriptions and options need no size. `layer` may be NULL. */
+qdr_stack *dist_stack(qdr_grid *grid, qdr_stack_opts opts);
+qdr_edge dist_input(qdr_stack *stack, const char *name, qdr_edge_desc desc, int with_gradient);
+qdr_edge dist_linear(qdr_stack *stack, qdr_linear_desc desc, qdr_edge in, qdr_linear **layer);
+void *dist_edge_value(const qdr_stack *stack, qdr_edge edge);
+void *dist_edge_gradient(const qdr_stack *stack, qdr_edge edge);
+qdr_owned dist_edge_owned(const qdr_stack *stack, qdr_edge edge);
+qdr_parameter dist_parameter(const qdr_stack *stack, int index);
 qdr_traffic dist_traffic(const qdr_grid *grid, qdr_channel channel, qdr_coll_kind kind);
 
 /* Device memory with room for n elements, filled with bytes 0xff: NaN, so that reading what nobody wrote shows. */

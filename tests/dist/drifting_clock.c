@@ -2,8 +2,6 @@
 /* A program to be traced, under mpiexec: a layer, forward and backward, on ranks whose clocks show different times and
  * run at different speeds, as those of different machines do. The linker replaces the system's clock_gettime() by the
  * one in this file; MPI keeps the original. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "dist.h"
@@ -43,19 +41,12 @@ static int begin_clock(void)
 
 DIST_TEST(run_layer)
 {
-    const qdr_grid_opts grid_opts = {QDR_INIT(qdr_grid_opts), .x = 2, .y = 2, .z = 1, .d = 1};
-    const qdr_stack_opts stack_opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F32};
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "a \"layer\"", .in = {{IN, 1}}, .out = {{OUT, 1}}};
     const struct timespec pause = {.tv_nsec = NS / 20};
-    qdr_grid *grid = NULL;
-    qdr_stack *net = NULL;
     qdr_linear *layer;
-    qdr_edge x, y;
-    DIST_OK(qdr_grid_create(ctx, &grid_opts, &grid));
-    DIST_OK(qdr_stack_create(grid, &stack_opts, &net));
-    DIST_OK(qdr_stack_add_input(net, "x", &input, 1, &x));
-    DIST_OK(qdr_stack_add_linear(net, &desc, x, &y, &layer));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = 2, .y = 2, .z = 1, .d = 1});
+    qdr_stack *net = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS, .dtype = QDR_F32});
+    const qdr_edge x = dist_input(net, "x", (qdr_edge_desc){.cols = {{IN, 1}}, .col_axis = QDR_X}, 1);
+    dist_linear(net, (qdr_linear_desc){.name = "a \"layer\"", .in = {{IN, 1}}, .out = {{OUT, 1}}}, x, &layer);
     DIST_OK(qdr_stack_build(net));
     DIST_OK(qdr_linear_init(layer, seed, 0.5));
     for (int i = 0; i < ITERATIONS; i++) {

@@ -3,8 +3,6 @@
 #ifndef TESTS_DIST_FOLDER_H
 #define TESTS_DIST_FOLDER_H
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "dist.h"

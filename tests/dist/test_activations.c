@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks with caller_activations: they compute the same bits as others, and need no memory for edges, both by the size
  * queries and as allocated; and calls that are impossible with them. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 
 enum { K = 12, N = 20, ROWS = 18 };
@@ -33,10 +30,8 @@ static layer make(qdr_grid *grid, const shape *s, int callers)
                                   .panels = 2,
                                   .drop_gathered = s->drop_gathered,
                                   .out_layout = s->out};
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = s->dtype,
-                                 .caller_activations = callers};
     layer made;
-    DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
+    made.stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS, .dtype = s->dtype, .caller_activations = callers});
     DIST_OK(qdr_stack_add_input(made.stack, "x", &input, 1, &made.x));
     DIST_OK(qdr_stack_add_linear(made.stack, &desc, made.x, &made.y, &made.linear));
     DIST_OK(qdr_stack_build(made.stack));
@@ -46,8 +41,7 @@ static layer make(qdr_grid *grid, const shape *s, int callers)
 
 static size_t edge_bytes(const layer *l, qdr_edge edge)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    DIST_OK(qdr_stack_edge_owned(l->stack, edge, &owned));
+    const qdr_owned owned = dist_edge_owned(l->stack, edge);
     return (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(l->stack));
 }
 
@@ -154,19 +148,13 @@ DIST_TEST(same_bits_in_less_memory) { dist_every_grid(ctx, 0, check_grid, &seed)
 DIST_TEST(one_rank_has_nothing)
 {
     qdr_context *self = NULL;
-    qdr_grid *grid = NULL;
     DIST_OK(qdr_context_create_self(NULL, &self));
-    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &grid));
+    qdr_grid *grid = dist_grid(self, (qdr_grid_opts){.x = 1, .y = 1, .z = 1, .d = 1});
     for (int callers = 0; callers < 2; callers++) {
-        const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{64, 1}}, .col_axis = QDR_X};
-        const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .in = {{64, 1}}, .out = {{32, 1}}};
-        const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 64, .caller_activations = callers};
         qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
-        qdr_stack *stack = NULL;
-        qdr_edge edge;
-        DIST_OK(qdr_stack_create(grid, &opts, &stack));
-        DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &edge));
-        DIST_OK(qdr_stack_add_linear(stack, &desc, edge, &edge, NULL));
+        qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 64, .caller_activations = callers});
+        qdr_edge edge = dist_input(stack, "x", (qdr_edge_desc){.cols = {{64, 1}}, .col_axis = QDR_X}, 1);
+        edge = dist_linear(stack, (qdr_linear_desc){.in = {{64, 1}}, .out = {{32, 1}}}, edge, NULL);
         DIST_OK(qdr_stack_build(stack));
         DIST_OK(qdr_stack_get_sizes(stack, &sizes));
         DIST_CHECK(sizes.activations == (callers ? 0 : 49216), "%zu bytes", sizes.activations);

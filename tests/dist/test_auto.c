@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grids chosen by the model: all ranks get the same one, whatever they request, and it can be created. */
-#include <string.h>
 
 #include "comm/internal.h"
 #include "context/internal.h"

@@ -3,12 +3,8 @@
  * of AdamW), priced (by the model, task by task), traced (QDR_TRACE), and counted where they are copied. They agree for
  * random GPTs and grouped attentions, with statistics and gathered key heads; they do not if an operation communicates
  * on its own. */
-#include <math.h>
 #include <quadrille/coll.h>
 #include <quadrille/machine.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../../examples/common/gpt.h"
 #include "context/context.h"
@@ -238,10 +234,9 @@ static attention attention_create(qdr_grid *grid, uint64_t *seed, const qdr_op_d
 
 static int attention_disagreements(attention *made, int says, double *total)
 {
-    void *data;
-    DIST_OK(qdr_stack_edge_value(made->stack, made->in, &data));
+    void *data = dist_edge_value(made->stack, made->in);
     dist_fill_edge(made->stack, made->in, data, 1);
-    DIST_OK(qdr_stack_edge_gradient(made->stack, made->out, &data));
+    data = dist_edge_gradient(made->stack, made->out);
     dist_fill_edge(made->stack, made->out, data, 2);
     return disagreements(made->stack, says, total);
 }

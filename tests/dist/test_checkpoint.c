@@ -2,11 +2,7 @@
 /* Checkpoints: the same state gives the same bytes on every grid, with all levels, layouts and storages; what is saved
  * on one grid is loaded on another, and training goes on from it; types; errors, with the same sentence on all ranks.
  * What the bytes mean is checked by Python programs (tests/cli/checkpoint_test.py). */
-#include <math.h>
 #include <quadrille/checkpoint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -135,8 +131,7 @@ static double gathered(qdr_stack *stack)
     double numbers[128] = {0};
     const size_t each = qdr_dtype_bytes(qdr_stack_dtype(stack));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         void *whole = malloc((size_t)p.n_global * each);
         DIST_CHECK(whole, "no memory");
         DIST_OK(qdr_stack_gather_parameter(stack, i, 0, whole));
@@ -233,8 +228,7 @@ static void check_stale(qdr_stack *stack, const qdr_grid *grid)
 {
     int n_stale = 0;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         n_stale += p.stale;
     }
     DIST_CHECK((n_stale > 0) == dist_has_levels(grid), "%d parameters are stale", n_stale);
@@ -306,7 +300,6 @@ static odd odd_create(qdr_grid *grid, uint64_t shape, qdr_dtype dtype, uint64_t 
     const qdr_block middle[QDR_MAX_BLOCKS] = {{unit * (1 + dist_below(&shape, 9)), unit},
                                               {unit * (1 + dist_below(&shape, 5)), unit},
                                               {unit * (1 + dist_below(&shape, 5)), unit}};
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = QDR_X};
     qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{k, 1}}, .bias = 1,
                              .storage = dist_below(&storages, 2) ? QDR_IN_OUT : QDR_OUT_IN};
@@ -321,7 +314,7 @@ static odd odd_create(qdr_grid *grid, uint64_t shape, qdr_dtype dtype, uint64_t 
     qdr_edge x, y, z;
     qdr_linear *layer;
     odd made = {.stack = NULL};
-    DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
+    made.stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1});
     DIST_OK(qdr_stack_add_input(made.stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_linear(made.stack, &first, x, &y, &layer));
     DIST_OK(qdr_stack_add_linear(made.stack, &second, y, &z, &layer));
@@ -354,8 +347,7 @@ DIST_TEST(storage_does_not_matter)
         run = odd_create(other, shape, dtype, dist_random(&seed));
         DIST_CHECK(gathered(run.stack) == before, "round %d: initial values depend on the grid", round);
         for (int i = 0; i < qdr_stack_n_parameters(run.stack); i++) {
-            qdr_parameter p = {QDR_INIT(qdr_parameter)};
-            DIST_OK(qdr_stack_parameter(run.stack, i, &p));
+            const qdr_parameter p = dist_parameter(run.stack, i);
             void *zeros = calloc((size_t)p.n_global, sizeof(double));
             DIST_OK(qdr_stack_load_parameter(run.stack, i, zeros));
             free(zeros);
@@ -377,8 +369,7 @@ DIST_TEST(storage_does_not_matter)
 static void check_rounded(qdr_stack *a, qdr_stack *b)
 {
     for (int i = 0; i < qdr_stack_n_parameters(a); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(a, i, &p));
+        const qdr_parameter p = dist_parameter(a, i);
         void *from = malloc((size_t)p.n_global * sizeof(double)), *to = malloc((size_t)p.n_global * sizeof(double));
         double rounded = 0;
         DIST_CHECK(from && to, "no memory");

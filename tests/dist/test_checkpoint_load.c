@@ -8,9 +8,6 @@
 #include <inttypes.h>
 #include <quadrille/checkpoint.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,14 +19,12 @@ static char path[64]; /* local ranks are threads */
 
 static qdr_stack *layer_create(qdr_grid *grid, int64_t n_out, int64_t n_in, qdr_dtype dtype, qdr_storage storage)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 12, .dtype = dtype, .panels = 1, .batch_parts = 1};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{n_in, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{n_in, 1}}, .out = {{n_out, 1}},
                                    .storage = storage};
-    qdr_stack *stack;
     qdr_edge x, y;
     qdr_linear *made;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 12, .dtype = dtype, .panels = 1, .batch_parts = 1});
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_linear(stack, &layer, x, &y, &made));
     DIST_OK(qdr_stack_build(stack));
@@ -79,10 +74,9 @@ static void write_rows(const size *all)
 
 static void check_shard(const qdr_stack *stack, int64_t n_cols, double (*wanted)(int64_t number))
 {
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
     int n_runs;
-    DIST_OK(qdr_stack_parameter(stack, 0, &p));
+    const qdr_parameter p = dist_parameter(stack, 0);
     DIST_OK(qdr_stack_parameter_runs(stack, 0, runs, &n_runs));
     for (const qdr_parameter_run *run = runs; run < runs + n_runs; run++)
         for (int64_t i = 0; i < run->n_rows; i++)
@@ -304,11 +298,10 @@ static int write_large(void)
 /* A rank's half of each row has 4,000 bytes in the file. */
 static void check_large_shard(const qdr_stack *stack)
 {
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
     int n_runs;
     int64_t n_set = 0, n_found = 0;
-    DIST_OK(qdr_stack_parameter(stack, 0, &p));
+    const qdr_parameter p = dist_parameter(stack, 0);
     DIST_OK(qdr_stack_parameter_runs(stack, 0, runs, &n_runs));
     for (int64_t i = 0; i < p.n_elems; i++) n_set += ((const uint16_t *)p.data)[i] != 0;
     for (int i = 0; i < N_POINTS; i++)

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives along an axis: every kind, uneven and empty parts, in place, on streams; calls that are invalid or do not
  * match each other. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 
 enum { MOST_ELEMS = 400, MOST_MEMBERS = 16, GUARD_ELEMS = 3 };
@@ -320,12 +316,10 @@ static qdr_traffic all_traffic(const qdr_grid *grid)
 DIST_TEST(coded_traffic)
 {
     enum { N_ELEMS = 3000, N_SUMS = 3 };
-    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1};
     float *data = dist_memory(ctx, N_ELEMS, QDR_F32);
-    qdr_grid *grid = NULL;
     qdr_codec codec;
     qdr_traffic first = {QDR_INIT(qdr_traffic)};
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = qdr_context_size(ctx), .y = 1, .z = 1, .d = 1});
     DIST_OK(qdr_codec_parse("int8", &codec));
     for (int i = 0; i < N_SUMS; i++) {
         for (int64_t j = 0; j < N_ELEMS; j++) data[j] = (float)dist_value(seed, 0, j);
@@ -353,12 +347,10 @@ DIST_TEST(coded_traffic)
 DIST_TEST(wrong_arguments)
 {
     const int p = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
-    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = p, .y = 1, .z = 1, .d = 1};
     int64_t counts[64];
     float *data = dist_memory(ctx, 64, QDR_F32), *all = dist_memory(ctx, 64, QDR_F32);
-    qdr_grid *grid = NULL;
     for (int j = 0; j < p; j++) counts[j] = 1;
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = p, .y = 1, .z = 1, .d = 1});
     DIST_FAILS(qdr_all_gather(NULL, QDR_X, data, all, 1, NULL, QDR_F32, NULL), QDR_ERR_ARGUMENT,
                "all-gather: the grid is NULL");
     DIST_FAILS(qdr_grid_broadcast(grid, (qdr_axis)4, 0, data, 1, QDR_F32, NULL), QDR_ERR_ARGUMENT, "axis 4");
@@ -432,11 +424,9 @@ static qdr_status call_differently(qdr_grid *grid, int which, int is_last, float
 static int differ(qdr_local_world *world, int rank, void *user)
 {
     const int which = *(const int *)user;
-    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 3, .z = 1, .d = 1};
     qdr_context *ctx = NULL;
-    qdr_grid *grid = NULL;
     DIST_OK(qdr_context_create_local(world, rank, NULL, &ctx));
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = 1, .y = 3, .z = 1, .d = 1});
     void *a = dist_memory(ctx, 16, QDR_F32), *b = dist_memory(ctx, 16, QDR_F32);
     DIST_OK(call_differently(grid, which, rank == 2, a, b));
     const qdr_status status = qdr_stream_synchronize(qdr_context_stream(ctx));

@@ -3,12 +3,8 @@
  * all streams are delayed by random times: a missing wait would show as a different number. Nor does the lossless
  * codec. Other numbers of panels stay within rounding. With levels parameters are updated in parts between the passes,
  * and return in the second one. */
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "common/gpt.h"
@@ -55,8 +51,7 @@ static void keep(outcome *o, const float *numbers, int64_t n)
 static void keep_gradients(qdr_stack *stack, outcome *o)
 {
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &parameter));
+        const qdr_parameter parameter = dist_parameter(stack, i);
         float *full = calloc((size_t)parameter.n_global, sizeof *full);
         DIST_CHECK(full != NULL, "no memory");
         DIST_OK(qdr_stack_gather_parameter(stack, i, 1, full));
@@ -68,10 +63,8 @@ static void keep_gradients(qdr_stack *stack, outcome *o)
 /* What this rank has of an edge's gradient. */
 static void keep_input_gradient(qdr_stack *stack, qdr_edge edge, outcome *o)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    void *data;
-    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
-    DIST_OK(qdr_stack_edge_gradient(stack, edge, &data));
+    const qdr_owned owned = dist_edge_owned(stack, edge);
+    void *data = dist_edge_gradient(stack, edge);
     keep(o, data, owned.n_rows * owned.n_cols);
 }
 
@@ -113,8 +106,7 @@ static int64_t check_bytes(const qdr_grid *grid, const qdr_stack *stack, const q
 static void descend(qdr_stack *stack)
 {
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         float *data = p.data;
         const float *gradient = p.gradient;
         for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++)
@@ -155,8 +147,7 @@ static void check_feedback(qdr_stack *stack, const qdr_codecs *codecs)
     int64_t n_lost = 0;
     DIST_OK(qdr_stack_get_sizes(stack, &sizes));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         bytes += (size_t)p.n_feedback * sizeof *p.feedback;
         for (int64_t j = 0; j < p.n_feedback; j++) n_lost += p.feedback[j] != 0;
     }
@@ -176,18 +167,15 @@ static outcome run(qdr_grid *grid, plan how)
     const int64_t n_sequences = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
     const gpt_config config = {
         .n_layers = N_LAYERS, .hidden = HIDDEN, .n_heads = HEADS, .context = CONTEXT, .layout = how.layout};
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
-                                 .n_rows = n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .overlap = how.overlap,
-                                 .panels = how.panels,
-                                 .batch_parts = how.batch_parts,
-                                 .codecs = how.before ? how.before : how.codecs};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{HIDDEN, 1}}, .col_axis = QDR_X,
                                  .layout = how.layout};
-    qdr_stack *stack;
     qdr_edge x, y;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = n_sequences * CONTEXT,
+                                                         .row_unit = CONTEXT,
+                                                         .overlap = how.overlap,
+                                                         .panels = how.panels,
+                                                         .batch_parts = how.batch_parts,
+                                                         .codecs = how.before ? how.before : how.codecs});
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
     DIST_OK(gpt_add_layers(stack, &config, x, &y));
     DIST_OK(qdr_stack_build(stack));

@@ -2,10 +2,7 @@
 /* Layers whose products round their operands to fp8, on every grid of the ranks. The values are multiples of 2^-6 below
  * 1, so that their roundings do not depend on a scale, and sums in F32 are exact: the results have the same bits on all
  * grids, those of a serial sum of rounded numbers. */
-#include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "dist.h"
 #include "fp8.h"
@@ -93,10 +90,9 @@ static void check(const layer_case *c, const char *what, double got, sum want, i
 
 static void check_edge(const layer_case *c, const qdr_stack *stack, qdr_edge edge, int is_dx)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *data;
     int64_t at = 0;
-    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
+    const qdr_owned owned = dist_edge_owned(stack, edge);
     DIST_OK(is_dx ? qdr_stack_edge_gradient(stack, edge, &data) : qdr_stack_edge_value(stack, edge, &data));
     const struct reference *want = reference_of(c);
     for (int64_t r = owned.rows.begin; r < owned.rows.end; r++)
@@ -116,13 +112,6 @@ static void load_weight(qdr_stack *stack, qdr_linear *layer, qdr_dtype dtype)
 
 static qdr_stack *make_stack(qdr_grid *grid, const layer_case *c, qdr_edge *x, qdr_edge *y)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
-                                 .n_rows = M,
-                                 .row_unit = UNIT,
-                                 .dtype = c->dtype,
-                                 .panels = c->panels,
-                                 .batch_parts = c->batch_parts,
-                                 .product_type = QDR_PRODUCT_FP8};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{K, 1}}, .col_axis = c->transposed ? QDR_Y : QDR_X,
                                  .layout = c->layout};
     const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
@@ -133,9 +122,13 @@ static qdr_stack *make_stack(qdr_grid *grid, const layer_case *c, qdr_edge *x, q
                                   .out_layout = c->layout,
                                   .storage = c->storage,
                                   .product_type = c->is_stored ? QDR_PRODUCT_AS_STORED : QDR_PRODUCT_DEFAULT};
-    qdr_stack *stack;
     qdr_linear *layer;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = M,
+                                                         .row_unit = UNIT,
+                                                         .dtype = c->dtype,
+                                                         .panels = c->panels,
+                                                         .batch_parts = c->batch_parts,
+                                                         .product_type = QDR_PRODUCT_FP8});
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
     DIST_OK(qdr_stack_add_linear(stack, &desc, *x, y, &layer));
     DIST_OK(qdr_stack_build(stack));
@@ -201,10 +194,7 @@ static int count_lines(const qdr_stack *stack, qdr_list list, const char *words)
 
 static qdr_grid *plain_grid(qdr_context *ctx)
 {
-    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = qdr_context_size(ctx)};
-    qdr_grid *grid;
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-    return grid;
+    return dist_grid(ctx, (qdr_grid_opts){.x = 1, .y = 1, .z = 1, .d = qdr_context_size(ctx)});
 }
 
 DIST_TEST(schedules_say_so)

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GELU between linear layers, on every grid of the ranks, in cases where a device may fuse it with a product and where
  * it may not: close to the result of a caller's operation in F64, and bit for bit the same with overlap and without. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 
 enum { WIDTH = 16, WIDE = 64, UNIT = 2, MOST = 16384 };
@@ -105,9 +101,8 @@ static qdr_edge add_layer(qdr_stack *stack, const variant *v, const char *name, 
 
 static void describe(qdr_stack *stack, const variant *v, qdr_edge *x, qdr_edge *y)
 {
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = v->layout};
     qdr_edge c;
-    DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
+    *x = dist_input(stack, "x", (qdr_edge_desc){.cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = v->layout}, 1);
     const qdr_edge a = add_layer(stack, v, "up", 1, *x);
     const qdr_edge other = v->readers == B_SHARED ? add_layer(stack, v, "up too", 1, *x) : a;
     qdr_edge b = add_gelu(stack, v, a);
@@ -129,8 +124,7 @@ static int64_t append(double *kept, int64_t n, const void *data, qdr_dtype dtype
 
 static int64_t elems(const qdr_stack *stack, qdr_edge edge)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
+    const qdr_owned owned = dist_edge_owned(stack, edge);
     return owned.n_rows * owned.n_cols;
 }
 
@@ -149,9 +143,9 @@ static int64_t results(qdr_grid *grid, const variant *v, double *kept)
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 11, 0.4));
     dist_step(stack, x, 3, y, 5, 0);
-    DIST_OK(qdr_stack_edge_value(stack, y, &data));
+    data = dist_edge_value(stack, y);
     int64_t n = append(kept, 0, data, v->dtype, elems(stack, y));
-    DIST_OK(qdr_stack_edge_gradient(stack, x, &data));
+    data = dist_edge_gradient(stack, x);
     n = append(kept, n, data, v->dtype, elems(stack, x));
     const int64_t n_gradients = dist_gather_gradients(stack, gradients);
     n = append(kept, n, gradients, dist_sum_type(v->dtype), n_gradients);

@@ -2,9 +2,6 @@
 /* Grids: coordinates, groups, sums over axes, traffic, invalid options.
  *
  *   test_grid nodes     only groups, on as many ranks as several nodes have */
-#include <stdio.h>
-#include <string.h>
-
 #include "dist.h"
 #include "grid/internal.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each operation directly after an input of the stack: whether the input's gradient is wanted changes no bit of later
  * results, forward and backward. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 #include "nodes.h"
 
@@ -25,25 +22,22 @@ static qdr_edge add_operation(qdr_stack *stack, operation kind, qdr_edge x)
 static int64_t step(qdr_grid *grid, operation kind, qdr_layout layout, int with_gradient, double *gradients)
 {
     const int64_t keys = kind == GROUPED ? HEAD : WIDTH; /* one key head */
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = N_ROWS, .row_unit = CONTEXT, .dtype = QDR_F64};
     qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, HEAD}}, .col_axis = QDR_X, .layout = layout,
                            .scatter_unit = CONTEXT};
     const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{WIDTH, HEAD}},
                                   .out = {{WIDTH, HEAD}},    .bias = 1,       .out_layout = layout};
-    qdr_stack *stack = NULL;
     qdr_edge x = -1, y = -1;
-    void *memory = NULL;
     int64_t n = 0;
     if (kind >= ATTENTION) input.cols[1] = input.cols[2] = (qdr_block){keys, HEAD};
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = N_ROWS, .row_unit = CONTEXT, .dtype = QDR_F64});
     DIST_OK(qdr_stack_add_input(stack, "x", &input, with_gradient, &x));
     DIST_OK(qdr_stack_add_linear(stack, &desc, add_operation(stack, kind, x), &y, NULL));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 3, 0.2));
-    DIST_OK(qdr_stack_edge_value(stack, x, &memory));
+    void *memory = dist_edge_value(stack, x);
     dist_fill_edge(stack, x, memory, 1);
     DIST_OK(qdr_stack_forward(stack));
-    DIST_OK(qdr_stack_edge_gradient(stack, y, &memory));
+    memory = dist_edge_gradient(stack, y);
     dist_fill_edge(stack, y, memory, 2);
     DIST_OK(qdr_stack_backward(stack, 0, 1));
     n += dist_gather_gradients(stack, gradients);

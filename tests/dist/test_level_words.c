@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Levels in words: all ranks get the same numbers, or the same sentence. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/group.h"
 #include "dist.h"

@@ -3,11 +3,8 @@
  * it with a serial one); here: copies of each parameter have the same bits after each forward, whichever stack runs it;
  * bits do not depend on overlap, nor on whether backward and AdamW are one list, and are the same twice; bytes and
  * memory equal closed forms; optimizers of the caller's own, layers run alone, gradients added to complete ones. */
-#include <math.h>
 #include <quadrille/coll.h>
 #include <quadrille/perf.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../../examples/common/gpt.h"
 #include "dist.h"
@@ -101,8 +98,7 @@ static double train(qdr_grid *grid, const run_opts *opts)
         if (opts->validates && step % 2 == 0) numbers[n++] = pass(&model, NULL, 1, 0, 0);
     }
     for (int i = 0; i < qdr_stack_n_parameters(model.stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(model.stack, i, &p));
+        const qdr_parameter p = dist_parameter(model.stack, i);
         const size_t bytes = (size_t)p.n_global * qdr_dtype_bytes(opts->config.dtype);
         void *whole = malloc(bytes);
         DIST_CHECK(whole, "no memory");
@@ -121,12 +117,10 @@ static double train(qdr_grid *grid, const run_opts *opts)
 static qdr_grid *grid_of_round(qdr_context *ctx, int round, uint64_t *seed)
 {
     const int p = qdr_context_size(ctx);
-    const qdr_grid_opts both = {QDR_INIT(qdr_grid_opts), .x = p / 4,          .y = 1, .z = 1, .d = 4,
-                                .gradient_parts = 2,     .optimizer_parts = 4};
-    qdr_grid *grid = NULL;
     if (round % 3 == 2) return dist_random_grid(ctx, seed);
     if (round > 0 || p % 4) return dist_levels_grid(ctx, seed);
-    DIST_OK(qdr_grid_create(ctx, &both, &grid));
+    qdr_grid *grid = dist_grid(
+        ctx, (qdr_grid_opts){.x = p / 4, .y = 1, .z = 1, .d = 4, .gradient_parts = 2, .optimizer_parts = 4});
     return grid;
 }
 
@@ -167,8 +161,6 @@ typedef struct layer {
 static layer layer_create(qdr_grid *grid, const qdr_perf_linear *shape)
 {
     const qdr_axis in_axis = shape->transposed ? QDR_Y : QDR_X;
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = (int64_t)shape->m, .dtype = shape->dtype,
-                                 .panels = 1, .batch_parts = 1};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{(int64_t)shape->k, 1}}, .col_axis = in_axis,
                                  .layout = shape->in_layout};
     const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc),
@@ -180,7 +172,8 @@ static layer layer_create(qdr_grid *grid, const qdr_perf_linear *shape)
                                   .out_layout = shape->out_layout,
                                   .drop_gathered = shape->drop_gathered};
     layer made = {.shape = *shape};
-    DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
+    made.stack = dist_stack(
+        grid, (qdr_stack_opts){.n_rows = (int64_t)shape->m, .dtype = shape->dtype, .panels = 1, .batch_parts = 1});
     DIST_OK(qdr_stack_add_input(made.stack, "x", &input, !shape->no_dx, &made.in));
     DIST_OK(qdr_stack_add_linear(made.stack, &desc, made.in, &made.out, &made.linear));
     DIST_OK(qdr_stack_build(made.stack));
@@ -223,10 +216,9 @@ static void add(qdr_perf_cost *sum, qdr_perf_linear shape, int defer)
 
 static void fill(const layer *l, uint64_t seed)
 {
-    void *x, *dy;
     dist_synchronize(qdr_grid_context(qdr_stack_grid(l->stack)));
-    DIST_OK(qdr_stack_edge_value(l->stack, l->in, &x));
-    DIST_OK(qdr_stack_edge_gradient(l->stack, l->out, &dy));
+    void *x = dist_edge_value(l->stack, l->in);
+    void *dy = dist_edge_gradient(l->stack, l->out);
     dist_fill_edge(l->stack, l->in, x, seed);
     dist_fill_edge(l->stack, l->out, dy, seed + 1);
 }
@@ -300,15 +292,11 @@ static int64_t state_elems(const qdr_grid *grid, int64_t block, qdr_dtype dtype)
  * workspace. */
 static size_t workspace_of(qdr_grid *grid, int n_layers, int64_t k, int64_t n, qdr_dtype dtype, size_t prefetch_bytes)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .dtype = dtype, .panels = 1, .batch_parts = 1,
-                                 .prefetch_bytes = prefetch_bytes};
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = QDR_X};
-    qdr_stack *stack = NULL;
-    qdr_edge edge;
     qdr_linear *linear;
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
-    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
+    qdr_stack *stack = dist_stack(
+        grid, (qdr_stack_opts){.dtype = dtype, .panels = 1, .batch_parts = 1, .prefetch_bytes = prefetch_bytes});
+    qdr_edge edge = dist_input(stack, "x", (qdr_edge_desc){.cols = {{k, 1}}, .col_axis = QDR_X}, 0);
     for (int i = 0; i < n_layers; i++) {
         const char name[] = {'l', (char)('0' + i), 0};
         const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = name, .in = {{i % 2 ? n : k, 1}},
@@ -357,10 +345,9 @@ static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
                                    .k = (double)k, .n = (double)n, .dtype = dtype};
     layer l = layer_create(grid, &shape);
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     size_t optimizer;
     DIST_OK(qdr_stack_get_sizes(l.stack, &sizes));
-    DIST_OK(qdr_stack_parameter(l.stack, 0, &p));
+    const qdr_parameter p = dist_parameter(l.stack, 0);
     DIST_OK(qdr_adamw_size(l.stack, &optimizer));
     const size_t wanted[] = {aligned((double)(n_state * (state / z)) * (double)qdr_dtype_bytes(dtype)),
                              aligned((double)(n_state * (state / gradients)) * gradient_bytes)};
@@ -397,8 +384,7 @@ static void descend(qdr_stack *stack, double rate)
 {
     dist_synchronize(qdr_grid_context(qdr_stack_grid(stack)));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         DIST_CHECK(p.copy >= 0 && p.copy < p.n_copies, "copy %d of %d", p.copy, p.n_copies);
         double *data = p.data;
         const double *gradient = p.gradient;
@@ -428,11 +414,10 @@ static void check_serial(const layer *l, const double *w, const double *b, const
 /* The layer as a stack, or by itself. */
 static void pass_layer(const layer *l, int flags, int alone)
 {
-    void *x, *y, *dx, *dy;
-    DIST_OK(qdr_stack_edge_value(l->stack, l->in, &x));
-    DIST_OK(qdr_stack_edge_gradient(l->stack, l->in, &dx));
-    DIST_OK(qdr_stack_edge_value(l->stack, l->out, &y));
-    DIST_OK(qdr_stack_edge_gradient(l->stack, l->out, &dy));
+    void *x = dist_edge_value(l->stack, l->in);
+    void *dx = dist_edge_gradient(l->stack, l->in);
+    void *y = dist_edge_value(l->stack, l->out);
+    void *dy = dist_edge_gradient(l->stack, l->out);
     DIST_OK(alone ? qdr_linear_forward(l->linear, x, y, 0, NULL) : qdr_stack_forward(l->stack));
     dist_check_copies(l->stack, alone ? "after a layer's forward" : "after a forward");
     DIST_OK(alone ? qdr_linear_backward(l->linear, dy, x, dx, flags, NULL) : qdr_stack_backward(l->stack, flags, 1));

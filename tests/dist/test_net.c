@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stack on a grid of ranks compared with a net that was described without a grid or ranks: the same sizes, the same
  * task lists. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "../../examples/common/gpt.h"
 #include "dist.h"

@@ -29,9 +29,7 @@ static qdr_network random_network(uint64_t *seed)
 
 static qdr_stack *new_stack(qdr_grid *grid, qdr_edge *tokens)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 6 * CONTEXT, .row_unit = CONTEXT};
-    qdr_stack *stack;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 6 * CONTEXT, .row_unit = CONTEXT});
     DIST_OK(qdr_stack_add_tokens(stack, "tokens", tokens));
     return stack;
 }
@@ -52,8 +50,7 @@ DIST_TEST(parameters_are_the_networks)
         DIST_OK(qdr_network_params(&network, &counts));
         int64_t n_elems = 0;
         for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-            qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-            DIST_OK(qdr_stack_parameter(stack, i, &parameter));
+            const qdr_parameter parameter = dist_parameter(stack, i);
             n_elems += parameter.n_global;
         }
         DIST_CHECK(n_elems == counts.total, "%lld parameters, not %lld", (long long)n_elems, (long long)counts.total);

@@ -7,9 +7,6 @@
  * parts, X = max|x|. The error of a mean of n terms is at most e = (n + 4g + 8)·u·X. The relative error of a sum of
  * squared deviations is at most (2n + 8g + 16)·u, plus the effect of an inexact mean: 2·g·e/s + (e/s)², s² = var +
  * epsilon. Half of that is the relative error of 1/s, v. So the error of x̂ is h = e/s + |x̂|·(v + 4u). */
-#include <math.h>
-#include <stdlib.h>
-
 #include "dist.h"
 #include "nodes.h"
 
@@ -42,19 +39,9 @@ static double beta_at(const norm_case *c, int64_t col) { return dist_value(c->da
 
 static double dy_at(const norm_case *c, int64_t row, int64_t col) { return dist_value(c->data_seed + 4, row, col); }
 
-static void *value_of(const norm_case *c, qdr_edge edge)
-{
-    void *value;
-    DIST_OK(qdr_stack_edge_value(c->stack, edge, &value));
-    return value;
-}
+static void *value_of(const norm_case *c, qdr_edge edge) { return dist_edge_value(c->stack, edge); }
 
-static void *gradient_of(const norm_case *c, qdr_edge edge)
-{
-    void *gradient;
-    DIST_OK(qdr_stack_edge_gradient(c->stack, edge, &gradient));
-    return gradient;
-}
+static void *gradient_of(const norm_case *c, qdr_edge edge) { return dist_edge_gradient(c->stack, edge); }
 
 static void case_fill(const norm_case *c)
 {
@@ -91,8 +78,7 @@ static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, co
     c.last = c.y;
     if (adds) DIST_OK(qdr_stack_add_residual(c.stack, "sum", c.x, c.y, &c.last));
     c.memory = dist_build_in_nan(c.stack);
-    c.owned.size = sizeof c.owned;
-    DIST_OK(qdr_stack_edge_owned(c.stack, c.x, &c.owned));
+    c.owned = dist_edge_owned(c.stack, c.x);
     case_fill(&c);
     return c;
 }
@@ -289,9 +275,8 @@ DIST_TEST(refusals)
 {
     static const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 1}}};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
-    qdr_stack *stack;
     qdr_edge x, tokens, y;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 4}, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 4});
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_tokens(stack, "words", &tokens));
     DIST_FAILS(test_add_norm(stack, "norm", (double)NAN, x, &y), QDR_ERR_ARGUMENT, "norm: epsilon nan");

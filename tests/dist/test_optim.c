@@ -8,10 +8,6 @@
  * m̂/(sqrt(v̂) + ε) is that of m, plus half that of v, plus 6u. Each step rounds lr, the decay and the parameter, 4u of
  * their sizes. BF16 and F16 round what they store, but not the master copy, which loading replaces. Dividing by a
  * scale of the loss is exact. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 #include "narrow.h"
 #include "nodes.h"
@@ -86,8 +82,7 @@ static optim_case case_make(qdr_grid *grid, uint64_t *seed, qdr_dtype dtype)
     c.n_parameters = qdr_stack_n_parameters(c.stack);
     DIST_CHECK(c.n_parameters > 0 && c.n_parameters <= MAX_PARAMETERS, "%d", c.n_parameters);
     for (int i = 0; i < c.n_parameters; i++) {
-        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(c.stack, i, &parameter));
+        const qdr_parameter parameter = dist_parameter(c.stack, i);
         serial *s = &c.parameters[i];
         s->n = parameter.n_global;
         s->p = new_doubles(s->n);
@@ -132,8 +127,7 @@ static int has_state(const qdr_parameter *p, int64_t j)
 static void set_gradient(optim_case *c, int index, uint64_t seed)
 {
     serial *s = &c->parameters[index];
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
-    DIST_OK(qdr_stack_parameter(c->stack, index, &p));
+    qdr_parameter p = dist_parameter(c->stack, index);
     const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
     void *keep = malloc(bytes + 1);
     DIST_CHECK(keep, "no memory");
@@ -176,8 +170,7 @@ static void serial_step(optim_case *c, int step)
     const double norm = serial_norm(c), most = c->opts.clip_norm;
     const double clip = most > 0 && norm > most ? most / norm : 1;
     for (int i = 0; i < c->n_parameters; i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
+        const qdr_parameter p = dist_parameter(c->stack, i);
         for (int64_t j = 0; j < c->parameters[i].n; j++)
             serial_element(c, &c->parameters[i], j, clip, p.decay ? c->opts.weight_decay : 0, step);
     }
@@ -188,8 +181,7 @@ static void check_parameter(optim_case *c, int index)
 {
     const serial *s = &c->parameters[index];
     const double stored = is_narrow(c->dtype) ? dist_roundoff(c->dtype) : 0;
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
-    DIST_OK(qdr_stack_parameter(c->stack, index, &p));
+    const qdr_parameter p = dist_parameter(c->stack, index);
     const size_t bytes = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
     void *mine = malloc(bytes + 1);
     DIST_CHECK(mine, "no memory");
@@ -211,8 +203,7 @@ static size_t copy_parameters(const optim_case *c, char *copy)
 {
     size_t bytes = 0;
     for (int i = 0; i < c->n_parameters; i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
+        const qdr_parameter p = dist_parameter(c->stack, i);
         const size_t n = (size_t)p.n_elems * qdr_dtype_bytes(c->dtype);
         memcpy(copy + bytes, p.data, n);
         bytes += n;
@@ -225,8 +216,7 @@ static void check_stale(const optim_case *c, int updated)
 {
     const int parts = qdr_grid_parts(c->grid, QDR_LEVEL_OPTIMIZER) > qdr_grid_parts(c->grid, QDR_LEVEL_WEIGHTS);
     for (int i = 0; i < c->n_parameters; i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(c->stack, i, &p));
+        const qdr_parameter p = dist_parameter(c->stack, i);
         DIST_CHECK(p.stale == (updated && parts && p.decay), "%s: stale is %d", p.name, p.stale);
     }
 }
@@ -238,9 +228,8 @@ static void bad_step(optim_case *c, qdr_adamw *optimizer, uint64_t seed)
     const size_t bytes = copy_parameters(c, before);
     int64_t n_before = 0, n_skipped = 0;
     double norm = 0;
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     for (int i = 0; i < c->n_parameters; i++) set_gradient(c, i, seed);
-    DIST_OK(qdr_stack_parameter(c->stack, 0, &p));
+    const qdr_parameter p = dist_parameter(c->stack, 0);
     if (p.n_state)
         dist_set(p.gradient, dist_sum_type(c->dtype), p.state_begin - p.gradient_begin, seed % 2 ? NAN : INFINITY);
     DIST_OK(qdr_adamw_skipped(optimizer, &n_before));
@@ -321,14 +310,12 @@ DIST_TEST(steps)
 /* All tokens 0, a gradient of ones. */
 static void backward(optim_case *c, int flags)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    void *tokens, *gradient;
-    DIST_OK(qdr_stack_edge_owned(c->stack, TOKENS, &owned));
-    DIST_OK(qdr_stack_edge_value(c->stack, TOKENS, &tokens));
+    qdr_owned owned = dist_edge_owned(c->stack, TOKENS);
+    void *tokens = dist_edge_value(c->stack, TOKENS);
     memset(tokens, 0, (size_t)owned.n_rows * sizeof(int32_t));
     DIST_OK(qdr_stack_forward(c->stack));
     DIST_OK(qdr_stack_edge_owned(c->stack, LOGITS, &owned));
-    DIST_OK(qdr_stack_edge_gradient(c->stack, LOGITS, &gradient));
+    void *gradient = dist_edge_gradient(c->stack, LOGITS);
     dist_synchronize(c->ctx);
     for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++) dist_set(gradient, c->dtype, i, 0.5);
     DIST_OK(qdr_stack_backward(c->stack, flags, 1));
@@ -362,9 +349,8 @@ DIST_TEST(deferred_sums_are_missed)
     check_refused(&c, optimizer, "embedding.weight");
     backward(&c, QDR_ACCUMULATE);
     DIST_OK(qdr_grad_norm(c.stack, &norm));
-    void *x, *dy;
-    DIST_OK(qdr_stack_edge_value(c.stack, UP_IN, &x));
-    DIST_OK(qdr_stack_edge_value(c.stack, UP_OUT, &dy));
+    void *x = dist_edge_value(c.stack, UP_IN);
+    void *dy = dist_edge_value(c.stack, UP_OUT);
     DIST_OK(qdr_linear_backward(c.up, dy, x, NULL, QDR_DEFER_SYNC | QDR_NO_DX, NULL));
     check_refused(&c, optimizer, "up.weight");
     DIST_FAILS(qdr_stack_backward(c.stack, QDR_ACCUMULATE, 1), QDR_ERR_STATE, "up.weight");
@@ -413,12 +399,10 @@ DIST_TEST(ranks_agree)
     optim_case c = case_make(dist_random_grid(ctx, &seed), &seed, QDR_F64);
     qdr_adamw_opts opts = c.opts;
     qdr_adamw *optimizer = NULL;
-    qdr_stack *empty = NULL;
     if (qdr_context_rank(ctx) == qdr_context_size(ctx) - 1) opts.beta1 = -1;
     DIST_FAILS(qdr_adamw_create(c.stack, &opts, &optimizer), QDR_ERR_ARGUMENT, "beta1 -1");
     DIST_CHECK(!optimizer, "no rank has an optimizer");
-    const qdr_stack_opts stack_opts = {QDR_INIT(qdr_stack_opts), .n_rows = 10, .row_unit = 2};
-    DIST_OK(qdr_stack_create(c.grid, &stack_opts, &empty));
+    qdr_stack *empty = dist_stack(c.grid, (qdr_stack_opts){.n_rows = 10, .row_unit = 2});
     qdr_stack *built = c.stack;
     c.stack = empty;
     add_layers(&c, QDR_REPLICATED);

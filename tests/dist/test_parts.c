@@ -2,9 +2,6 @@
 /* Parts of the batch: a stack whose gradients are shared, copied and added to gives, on every grid of the ranks, the
  * same results as in one part, up to rounding, with overlap and without; and losses of cells with fewer sequences than
  * parts, as plain loops. */
-#include <math.h>
-#include <stdlib.h>
-
 #include "dist.h"
 
 enum { WIDTH = 12, UNIT = 2, MOST = 4096, VOCAB = 11 };
@@ -13,11 +10,10 @@ enum { WIDTH = 12, UNIT = 2, MOST = 4096, VOCAB = 11 };
  * too, that adds to it. */
 static void describe(qdr_stack *stack, qdr_edge *x, qdr_edge *y)
 {
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
     qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{WIDTH, 1}}, .out = {{WIDTH, 1}},
                              .bias = 1};
     qdr_edge a, b, c, e, f, r;
-    DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, x));
+    *x = dist_input(stack, "x", (qdr_edge_desc){.cols = {{WIDTH, 1}}, .col_axis = QDR_X}, 1);
     DIST_OK(qdr_stack_add_linear(stack, &layer, *x, &a, NULL));
     DIST_OK(qdr_stack_add_linear(stack, &layer, *x, &b, NULL));
     DIST_OK(qdr_stack_add_residual(stack, "both", a, b, &c));
@@ -48,8 +44,6 @@ static int64_t gradients(qdr_grid *grid, int n_parts, int overlap, double *kept)
                                  .dtype = QDR_F64,         .overlap = overlap,       .batch_parts = n_parts};
     qdr_stack *stack;
     qdr_edge x, y;
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    void *memory;
     DIST_OK(qdr_stack_create(grid, &opts, &stack));
     describe(stack, &x, &y);
     DIST_OK(qdr_stack_build(stack));
@@ -57,8 +51,8 @@ static int64_t gradients(qdr_grid *grid, int n_parts, int overlap, double *kept)
     for (int pass = 0; pass < 2; pass++)
         dist_step(stack, x, 3 + (uint64_t)pass, y, 5 + (uint64_t)pass, pass ? QDR_ACCUMULATE : 0);
     int64_t n = dist_gather_gradients(stack, kept);
-    DIST_OK(qdr_stack_edge_owned(stack, x, &owned));
-    DIST_OK(qdr_stack_edge_gradient(stack, x, &memory));
+    const qdr_owned owned = dist_edge_owned(stack, x);
+    void *memory = dist_edge_gradient(stack, x);
     for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++) kept[n++] = ((const double *)memory)[i];
     DIST_CHECK(n <= MOST, "%lld numbers", (long long)n);
     qdr_stack_destroy(&stack);
@@ -129,26 +123,21 @@ static double wanted_loss(int64_t n_rows, uint64_t seed, int64_t *n_valid)
 
 static void fill(const qdr_stack *stack, qdr_edge logits, qdr_edge targets, uint64_t seed)
 {
-    void *values;
-    int32_t *ids;
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    DIST_OK(qdr_stack_edge_value(stack, logits, &values));
+    void *values = dist_edge_value(stack, logits);
     dist_fill_edge(stack, logits, values, seed);
-    DIST_OK(qdr_stack_edge_value(stack, targets, (void **)&ids));
-    DIST_OK(qdr_stack_edge_owned(stack, targets, &owned));
+    int32_t *ids = dist_edge_value(stack, targets);
+    const qdr_owned owned = dist_edge_owned(stack, targets);
     for (int64_t i = 0; i < owned.n_rows; i++) ids[i] = target_of(seed, owned.rows.begin + i);
 }
 
 /* Two forwards of other numbers; each loss is asked for twice. */
 static void check_losses(qdr_grid *grid, const loss_case *c, uint64_t seed)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = c->n_rows, .row_unit = UNIT, .dtype = QDR_F64,
-                                 .batch_parts = c->n_parts};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{VOCAB, 1}}, .col_axis = c->axis,
                                  .layout = c->layout};
-    qdr_stack *stack;
     qdr_edge logits, targets;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(
+        grid, (qdr_stack_opts){.n_rows = c->n_rows, .row_unit = UNIT, .dtype = QDR_F64, .batch_parts = c->n_parts});
     DIST_OK(qdr_stack_add_input(stack, "logits", &input, 0, &logits));
     DIST_OK(qdr_stack_add_cross_entropy(stack, "loss", logits, &targets));
     DIST_OK(qdr_stack_build(stack));

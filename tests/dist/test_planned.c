@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lists that plans are priced by, compared at full depth and task by task with those that stacks of the same
  * network execute: random networks, grids, orders, layouts, types, panels, parts, overlaps. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "../../examples/common/gpt.h"
 #include "../../src/bench/transformer.h"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far ahead weights are gathered: as requested, or as memory allows. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 
 enum { WIDTH = 24 };
@@ -10,15 +7,11 @@ enum { WIDTH = 24 };
 /* Forward's schedule of five layers, as text. To be freed. */
 static char *schedule_with(qdr_grid *grid, int prefetch, size_t prefetch_bytes)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 12, .prefetch = prefetch,
-                                 .prefetch_bytes = prefetch_bytes};
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{WIDTH, 1}}, .col_axis = QDR_X};
     char *text = NULL;
     size_t n_chars = 0;
-    qdr_stack *stack;
-    qdr_edge edge;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
-    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
+    qdr_stack *stack = dist_stack(
+        grid, (qdr_stack_opts){.n_rows = 12, .prefetch = prefetch, .prefetch_bytes = prefetch_bytes});
+    qdr_edge edge = dist_input(stack, "x", (qdr_edge_desc){.cols = {{WIDTH, 1}}, .col_axis = QDR_X}, 0);
     for (int i = 0; i < 5; i++) {
         const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{WIDTH, 1}},
                                       .out = {{WIDTH, 1}}, .transposed = i % 2};
@@ -46,9 +39,8 @@ DIST_TEST(memory_decides_how_far_ahead)
                  {0, 3 * PADDED, 2}, {0, 4 * LARGEST - 1, 2}, {0, 4 * PADDED, 3},
                  {2, 1, 2}};
     const int p = qdr_context_size(ctx);
-    qdr_grid *grid;
     char *texts[4];
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = p, .d = 1}, &grid));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = 1, .y = 1, .z = p, .d = 1});
     for (int depth = 1; depth < 4; depth++) texts[depth] = schedule_with(grid, depth, 0);
     DIST_CHECK(p == 1 || strcmp(texts[1], texts[2]) != 0, "depth is seen");
     DIST_CHECK(p == 1 || strcmp(texts[2], texts[3]) != 0, "depth is seen");

@@ -4,11 +4,6 @@
  * `case`.
  *
  *   test_rates --local P     mpiexec -n P test_rates case */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 
 enum { ROWS = 16, COLS = 8, MOST_BYTES = 4096, N_GRIDS = 8 };
@@ -29,8 +24,7 @@ static size_t copy_parameters(const qdr_stack *stack, char *copy)
 {
     size_t bytes = 0;
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         const size_t n = (size_t)p.n_elems * sizeof(float);
         DIST_CHECK(bytes + n <= MOST_BYTES, "%s does not fit", p.name);
         memcpy(copy + bytes, p.data, n);
@@ -79,10 +73,9 @@ static int run(qdr_context *ctx, void *user)
     const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}},
                                 .bias = 1};
     qdr_grid *grid = dist_grid(ctx, grid_of(number, p));
-    qdr_stack *stack = NULL;
     qdr_adamw *optimizer = NULL;
     qdr_edge x, y;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS}, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS});
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_linear(stack, &fc, x, &y, NULL));
     DIST_OK(qdr_stack_build(stack));

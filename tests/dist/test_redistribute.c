@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redistribution between random layouts: every element arrives, a round trip is the identity, errors reach all
  * ranks. */
-#include <string.h>
 
 #include "../random_layout.h"
 #include "dist.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that would compute something other than intended: values that are not whole numbers, gradients that ranks
  * computed differently, and buffers that overlap. */
-#include <string.h>
-
 #include "dist.h"
 #include "nodes.h"
 
@@ -13,15 +11,10 @@ enum { ROWS = 16, COLS = 8, BYTES = 1 << 16 };
 /* x, a layer with a bias, a norm, logits, and a loss if wanted. */
 static qdr_stack *make_stack(qdr_grid *grid, int with_loss, qdr_edge *x, qdr_edge *last, qdr_linear **layer)
 {
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}},
-                                .bias = 1};
-    qdr_stack *stack = NULL;
-    qdr_edge y;
-    DIST_OK(
-        qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F64}, &stack));
-    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, x));
-    DIST_OK(qdr_stack_add_linear(stack, &fc, *x, &y, layer));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS, .dtype = QDR_F64});
+    *x = dist_input(stack, "x", (qdr_edge_desc){.cols = {{COLS, 1}}, .col_axis = QDR_X}, 0);
+    qdr_edge y = dist_linear(stack, (qdr_linear_desc){.name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}, .bias = 1},
+                             *x, layer);
     DIST_OK(test_add_norm(stack, "norm", 0, y, last));
     if (with_loss) DIST_OK(qdr_stack_add_cross_entropy(stack, "loss", *last, &y));
     DIST_OK(qdr_stack_build(stack));
@@ -101,12 +94,10 @@ DIST_TEST(codecs_are_refused)
     const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
     const qdr_codecs int8 = parse("int8,inside,least=1"), fed = parse("int8,d.gradient=int8+feedback,inside,least=1");
     qdr_codecs wrong = int8, none;
-    qdr_grid *grid;
-    qdr_stack *stack, *doubles;
+    qdr_stack *doubles;
     qdr_edge x, y;
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = p}, &grid));
-    DIST_OK(
-        qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .codecs = &int8}, &stack));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = 1, .y = 1, .z = 1, .d = p});
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS, .codecs = &int8});
     DIST_FAILS(qdr_stack_set_codecs(stack, &int8), QDR_ERR_STATE, "not built");
     DIST_FAILS(qdr_stack_get_codecs(stack, &none), QDR_ERR_STATE, "not built");
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
@@ -144,10 +135,9 @@ DIST_TEST(flags_of_layers_are_compared)
     static const char words[] = "the last backward of fc.weight has flags";
     const int size = qdr_context_size(ctx), rank = qdr_context_rank(ctx);
     double norm, full[COLS * COLS];
-    qdr_grid *grid = NULL;
     qdr_linear *fc;
     qdr_edge x, y;
-    DIST_OK(qdr_grid_create(ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = size}, &grid));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = 1, .y = 1, .z = 1, .d = size});
     qdr_stack *stack = make_stack(grid, 0, &x, &y, &fc);
     void *memory = dist_memory(ctx, (int64_t)2 * ROWS * COLS, QDR_F64);
     memset(memory, 0, sizeof(double) * 2 * ROWS * COLS);
@@ -234,8 +224,7 @@ static void check_case(place *p, const struct overlap_case *c)
 /* The layer's own memory. */
 static void check_own(const place *p)
 {
-    qdr_parameter w = {QDR_INIT(qdr_parameter)};
-    DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
+    const qdr_parameter w = dist_parameter(p->stack, 0);
     DIST_FAILS(qdr_linear_forward(p->layer, p->memory, w.data, 0, NULL), QDR_ERR_ARGUMENT, "the stack's parameters");
     DIST_FAILS(qdr_linear_forward(p->layer, p->memory, w.gradient, 0, NULL), QDR_ERR_ARGUMENT, "the stack's gradients");
     DIST_FAILS(qdr_linear_backward(p->layer, w.gradient, p->memory, far(p, 0), 0, NULL), QDR_ERR_ARGUMENT,
@@ -253,14 +242,11 @@ static void check_own(const place *p)
 static qdr_stack *describe_layer(const place *p, int caller_memory, qdr_stack *owner, qdr_linear **layer, qdr_edge *y)
 {
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{COLS, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}};
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 4, .caller_memory = caller_memory};
-    qdr_stack *stack = NULL;
     qdr_edge x;
-    DIST_OK(qdr_stack_create(p->grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(p->grid, (qdr_stack_opts){.n_rows = 4, .caller_memory = caller_memory});
     if (owner) DIST_OK(qdr_stack_share_parameters(stack, owner));
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
-    DIST_OK(qdr_stack_add_linear(stack, &fc, x, y, layer));
+    *y = dist_linear(stack, (qdr_linear_desc){.name = "fc", .in = {{COLS, 1}}, .out = {{COLS, 1}}}, x, layer);
     DIST_OK(qdr_stack_build(stack));
     return stack;
 }
@@ -269,11 +255,10 @@ static qdr_stack *describe_layer(const place *p, int caller_memory, qdr_stack *o
 static void check_bind_others(const place *p, qdr_stack **first, const qdr_stack_memory *firsts)
 {
     qdr_edge y;
-    qdr_parameter w = {QDR_INIT(qdr_parameter)};
     qdr_stack *stack = describe_layer(p, 1, NULL, NULL, &y);
     qdr_stack_memory memory = {QDR_INIT(qdr_stack_memory), .gradients = firsts->parameters};
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
-    DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
+    const qdr_parameter w = dist_parameter(p->stack, 0);
     memory = (qdr_stack_memory){QDR_INIT(qdr_stack_memory), .gradients = w.data};
     DIST_FAILS(qdr_stack_bind(stack, &memory), QDR_ERR_ARGUMENT, "another stack's parameters");
     memory = (qdr_stack_memory){QDR_INIT(qdr_stack_memory), .parameters = firsts->parameters};
@@ -309,12 +294,10 @@ static void check_bind(const place *p)
 static void check_sharing(place *p)
 {
     qdr_linear *layer;
-    qdr_parameter w = {QDR_INIT(qdr_parameter)};
     qdr_edge y;
-    void *value;
     qdr_stack *stack = describe_layer(p, 0, p->stack, &layer, &y);
-    DIST_OK(qdr_stack_parameter(p->stack, 0, &w));
-    DIST_OK(qdr_stack_edge_value(stack, y, &value));
+    const qdr_parameter w = dist_parameter(p->stack, 0);
+    void *value = dist_edge_value(stack, y);
     DIST_FAILS(qdr_linear_forward(layer, p->memory, w.data, 0, NULL), QDR_ERR_ARGUMENT, "the stack's parameters");
     DIST_FAILS(qdr_linear_forward(layer, p->memory, w.gradient, 0, NULL), QDR_ERR_ARGUMENT,
                "another stack's gradients");
@@ -336,9 +319,9 @@ DIST_TEST(overlaps_are_refused)
     void *memory;
     qdr_edge y;
     DIST_OK(qdr_context_create_self(NULL, &p.ctx));
-    DIST_OK(qdr_grid_create(p.ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &p.grid));
+    p.grid = dist_grid(p.ctx, (qdr_grid_opts){.x = 1, .y = 1, .z = 1, .d = 1});
     p.stack = describe_layer(&p, 0, NULL, &p.layer, &y);
-    DIST_OK(qdr_stack_edge_value(p.stack, y, &p.value));
+    p.value = dist_edge_value(p.stack, y);
     memory = dist_memory(p.ctx, BYTES, QDR_U8);
     p.memory = memory;
     memset(memory, 0, BYTES);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports of stacks: every kind of task occurs as often as in the lists, numbers are numbers, and measuring changes no
  * result. The only assertion about times is that there are some. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../../examples/common/gpt.h"
 #include "dist.h"
@@ -283,11 +280,9 @@ DIST_TEST(test_samples)
 /* More runs than are kept, and a list whose only run does not count. */
 DIST_TEST(test_long)
 {
-    qdr_grid *grid;
     gpt model;
     table read;
-    DIST_OK(qdr_grid_create(
-        ctx, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1}, &grid));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = 1, .y = 1, .z = qdr_context_size(ctx), .d = 1});
     create(grid, QDR_REPLICATED, &model);
     if (qdr_context_rank(ctx) == 0) DIST_OK(qdr_stack_measure(model.stack)); /* others need not */
     (void)train(&model, 40);

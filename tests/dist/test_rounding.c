@@ -4,7 +4,6 @@
  * to 1: a sum that is rounded hop by hop, beginning at that rank, loses all of them, (P - 1)·v compared with a bound of
  * about 2·v. Each rank has the 1 in some row of each part. Y forward and dX backward, over x and over y, both layouts.
  * The test can fail from four ranks on. */
-#include <math.h>
 
 #include "common/reference.h"
 #include "dist.h"
@@ -66,11 +65,9 @@ static void run_case(qdr_grid *grid, const rounding_case *c)
 {
     qdr_context *ctx = qdr_grid_context(grid);
     const int p = qdr_context_size(ctx);
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = (int64_t)p * p, .dtype = QDR_BF16};
-    qdr_stack *stack;
     qdr_matrix in = {QDR_INIT(qdr_matrix)}, out = {QDR_INIT(qdr_matrix)};
     qdr_owned in_part = {QDR_INIT(qdr_owned)}, out_part = {QDR_INIT(qdr_owned)};
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = (int64_t)p * p, .dtype = QDR_BF16});
     qdr_linear *layer = make_layer(stack, c, p);
     DIST_OK(qdr_linear_in_matrix(layer, &in));
     DIST_OK(qdr_linear_out_matrix(layer, &out));
@@ -97,9 +94,7 @@ DIST_TEST(sums_round_once)
 {
     const int p = qdr_context_size(ctx);
     for (int over_y = 0; over_y < 2; over_y++) {
-        const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = over_y ? 1 : p, .y = over_y ? p : 1, .z = 1, .d = 1};
-        qdr_grid *grid;
-        DIST_OK(qdr_grid_create(ctx, &opts, &grid));
+        qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = over_y ? 1 : p, .y = over_y ? p : 1, .z = 1, .d = 1});
         for (int i = 0; i < 4; i++) {
             rounding_case c = {.is_forward = i % 2, .layout = (qdr_layout)(i / 2)};
             c.transposed = c.is_forward == over_y; /* the sum is over x, or over y */

@@ -2,9 +2,6 @@
 /* The location of shards: the runs of a parameter together contain exactly this rank's elements, those of all ranks
  * contain the whole parameter, each element once; and values written and read by runs agree with loading and
  * gathering. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 
 enum { MOST_LAYERS = 3 };
@@ -38,15 +35,13 @@ static chain random_chain(uint64_t *seed)
 static qdr_stack *make_stack(qdr_grid *grid, const chain *c)
 {
     enum { CONTEXT = 3 };
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 2 * CONTEXT, .row_unit = CONTEXT,
-                                 .dtype = c->dtype};
     qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .col_axis = QDR_X};
     qdr_embedding_desc table = {QDR_INIT(qdr_embedding_desc), .name = "table", .vocab = {c->n_tokens, 1},
                                 .context = CONTEXT};
-    qdr_stack *stack = NULL;
     qdr_edge edge;
     qdr_linear *layer;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid,
+                                  (qdr_stack_opts){.n_rows = 2 * CONTEXT, .row_unit = CONTEXT, .dtype = c->dtype});
     if (c->n_tokens) { /* of the first block alone: the layers then begin with the second side */
         table.features = c->sides[0][0];
         DIST_OK(qdr_stack_add_tokens(stack, "tokens", &edge));
@@ -142,9 +137,8 @@ static void check_parameter(qdr_stack *stack, int index, uint64_t seed)
 {
     const qdr_dtype dtype = qdr_stack_dtype(stack), grad_dtype = dist_sum_type(dtype);
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     int n_runs = -1;
-    DIST_OK(qdr_stack_parameter(stack, index, &p));
+    qdr_parameter p = dist_parameter(stack, index);
     DIST_OK(qdr_stack_parameter_runs(stack, index, runs, &n_runs));
     DIST_CHECK(n_runs >= 0 && n_runs <= QDR_MAX_PARAMETER_RUNS, "%s: %d runs", p.name, n_runs);
     DIST_CHECK(p.n_rows * p.n_cols == p.n_global, "%s: %dx%d", p.name, (int)p.n_rows, (int)p.n_cols);
@@ -182,16 +176,12 @@ DIST_TEST(runs_are_the_shards)
 
 DIST_TEST(wrong_calls_are_named)
 {
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{4, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .in = {{4, 1}}, .out = {{6, 1}}};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_parameter_run runs[QDR_MAX_PARAMETER_RUNS];
-    qdr_stack *stack = NULL;
-    qdr_edge edge;
     int n = -1;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 2}, &stack));
-    DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &edge));
-    DIST_OK(qdr_stack_add_linear(stack, &desc, edge, &edge, NULL));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 2});
+    qdr_edge edge = dist_input(stack, "x", (qdr_edge_desc){.cols = {{4, 1}}, .col_axis = QDR_X}, 0);
+    edge = dist_linear(stack, (qdr_linear_desc){.in = {{4, 1}}, .out = {{6, 1}}}, edge, NULL);
     DIST_FAILS(qdr_stack_parameter_runs(stack, 0, runs, &n), QDR_ERR_STATE, "call qdr_stack_build");
     DIST_OK(qdr_stack_build(stack));
     DIST_FAILS(qdr_stack_parameter_runs(stack, 1, runs, &n), QDR_ERR_ARGUMENT, "no number 1");

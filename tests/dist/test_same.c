@@ -7,9 +7,6 @@
  *   test_same --list                     what is varied, and what is not and why
  *
  * With QDR_CHECK=1 also the arguments of each step. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "dist.h"
@@ -179,25 +176,21 @@ typedef struct small {
 
 static small make_small(qdr_grid *grid)
 {
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_Y};
     const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{8, 2}}, .out = {{8, 2}},
                                 .transposed = 1};
     const qdr_linear_desc head = {QDR_INIT(qdr_linear_desc), .name = "head", .in = {{8, 2}}, .out = {{16, 2}}};
     small m;
     qdr_edge h, logits;
-    void *data;
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .row_unit = UNIT},
-                             &m.stack));
-    DIST_OK(qdr_stack_add_input(m.stack, "x", &input, 0, &m.x));
+    m.stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS, .row_unit = UNIT});
+    m.x = dist_input(m.stack, "x", (qdr_edge_desc){.cols = {{8, 2}}, .col_axis = QDR_Y}, 0);
     DIST_OK(qdr_stack_add_linear(m.stack, &fc, m.x, &h, &m.fc));
     DIST_OK(qdr_stack_add_linear(m.stack, &head, h, &logits, NULL));
     DIST_OK(qdr_stack_add_cross_entropy(m.stack, "loss", logits, &m.targets));
     DIST_OK(qdr_stack_build(m.stack));
-    DIST_OK(qdr_stack_edge_value(m.stack, m.x, &data));
+    void *data = dist_edge_value(m.stack, m.x);
     dist_fill_edge(m.stack, m.x, data, 3);
-    DIST_OK(qdr_stack_edge_value(m.stack, m.targets, &data));
-    DIST_OK(qdr_stack_edge_owned(m.stack, m.targets, &owned));
+    data = dist_edge_value(m.stack, m.targets);
+    const qdr_owned owned = dist_edge_owned(m.stack, m.targets);
     memset(data, 0, (size_t)owned.n_rows * sizeof(int32_t));
     return m;
 }

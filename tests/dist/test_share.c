@@ -2,10 +2,6 @@
 /* Stacks that share parameters: while the owner trains, a stack with a different number of rows gives, bit for bit, the
  * results of a stack with its own copy of the parameters; its sizes; what it refuses; destroying in any order. And
  * stacks with caller_activations. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 #include "nodes.h"
 
@@ -28,13 +24,6 @@ typedef struct variant {
 
 static void describe(qdr_grid *grid, const variant *v, model *m)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
-                                 .n_rows = v->n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .dtype = v->dtype,
-                                 .panels = v->panels,
-                                 .batch_parts = v->batch_parts,
-                                 .caller_memory = v->caller_memory};
     const qdr_embedding_desc table = {QDR_INIT(qdr_embedding_desc), .name = "table",    .vocab = {VOCABULARY, 1},
                                       .features = {HIDDEN, HEAD},   .context = CONTEXT, .layout = v->layout};
     const qdr_linear_desc up = {QDR_INIT(qdr_linear_desc),   .name = "up", .in = {{HIDDEN, HEAD}},
@@ -46,7 +35,12 @@ static void describe(qdr_grid *grid, const variant *v, model *m)
                                   .storage = v->storage[1]};
     qdr_linear *embedding;
     qdr_edge edge, residual;
-    DIST_OK(qdr_stack_create(grid, &opts, &m->stack));
+    m->stack = dist_stack(grid, (qdr_stack_opts){.n_rows = v->n_sequences * CONTEXT,
+                                                 .row_unit = CONTEXT,
+                                                 .dtype = v->dtype,
+                                                 .panels = v->panels,
+                                                 .batch_parts = v->batch_parts,
+                                                 .caller_memory = v->caller_memory});
     DIST_OK(qdr_stack_add_tokens(m->stack, "tokens", &m->tokens));
     DIST_OK(qdr_stack_add_embedding(m->stack, &table, m->tokens, &residual, &embedding));
     DIST_OK(test_add_norm(m->stack, "norm", 1e-5, residual, &edge));
@@ -67,10 +61,8 @@ static void make(qdr_grid *grid, const variant *v, qdr_stack *owner, model *m)
 
 static void fill(const qdr_stack *stack, qdr_edge edge, uint64_t seed)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    int32_t *ids = NULL;
-    DIST_OK(qdr_stack_edge_owned(stack, edge, &owned));
-    DIST_OK(qdr_stack_edge_value(stack, edge, (void **)&ids));
+    const qdr_owned owned = dist_edge_owned(stack, edge);
+    int32_t *ids = dist_edge_value(stack, edge);
     for (int64_t i = 0; i < owned.n_rows; i++) {
         uint64_t state = seed + (uint64_t)(owned.rows.begin + i);
         ids[i] = (int32_t)(dist_random(&state) % VOCABULARY);
@@ -101,8 +93,7 @@ static void train(const model *m, qdr_adamw *optimizer, uint64_t seed)
 static void copy_parameters(qdr_stack *to, qdr_stack *from)
 {
     for (int i = 0; i < qdr_stack_n_parameters(from); i++) {
-        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(from, i, &parameter));
+        const qdr_parameter parameter = dist_parameter(from, i);
         void *whole = malloc((size_t)parameter.n_global * sizeof(double));
         DIST_CHECK(whole, "no memory");
         DIST_OK(qdr_stack_gather_parameter(from, i, 0, whole));
@@ -238,13 +229,10 @@ static void others_are_refused(qdr_grid *grid, const model *owner, const model *
 /* One layer in front of another, with the names and widths given. */
 static void make_small(qdr_grid *grid, const char *name, int64_t width, int bias, qdr_stack **stack)
 {
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{8, 1}}, .col_axis = QDR_X};
-    const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = name, .in = {{8, 1}}, .out = {{width, 1}},
-                                  .bias = bias};
-    qdr_edge edge;
-    DIST_OK(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 2}, stack));
-    DIST_OK(qdr_stack_add_input(*stack, "x", &input, 0, &edge));
-    DIST_OK(qdr_stack_add_linear(*stack, &desc, edge, &edge, NULL));
+    *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 2});
+    qdr_edge edge = dist_input(*stack, "x", (qdr_edge_desc){.cols = {{8, 1}}, .col_axis = QDR_X}, 0);
+    edge = dist_linear(*stack, (qdr_linear_desc){.name = name, .in = {{8, 1}}, .out = {{width, 1}}, .bias = bias}, edge,
+                       NULL);
 }
 
 static void differences_are_named(qdr_grid *grid)

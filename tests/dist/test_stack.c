@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks on random grids: gradients of a graph with shared edges compared with finite differences, overlap on and off
  * bit for bit, micro-batches, caller's memory, invalid descriptions. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "dist/dist.h"
 #include "nodes.h"
@@ -160,17 +157,15 @@ static void open_rows(graph *g, qdr_grid *grid, const variant *v, int64_t n_sequ
 {
     *g = (graph){.ctx = qdr_grid_context(grid), .grid = grid, .dtype = v->dtype};
     g->op.single = v->dtype == QDR_F32;
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
-                                 .n_rows = n_sequences * CONTEXT,
-                                 .row_unit = CONTEXT,
-                                 .dtype = v->dtype,
-                                 .overlap = v->overlap,
-                                 .prefetch = v->prefetch,
-                                 .panels = v->panels,
-                                 .caller_memory = v->caller_memory,
-                                 .prefetch_bytes = v->prefetch_bytes,
-                                 .batch_parts = v->batch_parts};
-    DIST_OK(qdr_stack_create(grid, &opts, &g->stack));
+    g->stack = dist_stack(grid, (qdr_stack_opts){.n_rows = n_sequences * CONTEXT,
+                                                 .row_unit = CONTEXT,
+                                                 .dtype = v->dtype,
+                                                 .overlap = v->overlap,
+                                                 .prefetch = v->prefetch,
+                                                 .panels = v->panels,
+                                                 .caller_memory = v->caller_memory,
+                                                 .prefetch_bytes = v->prefetch_bytes,
+                                                 .batch_parts = v->batch_parts});
     add_nodes(g, v);
     DIST_OK(qdr_stack_build(g->stack));
     if (v->caller_memory) bind_own_memory(g);
@@ -188,9 +183,8 @@ static void close_graph(graph *g)
 /* Σ over all ranks of a[i]·value(seed, i), every global element of the edge once. */
 static double edge_dot(graph *g, qdr_edge edge, const void *data, uint64_t seed)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
     qdr_matrix matrix = {QDR_INIT(qdr_matrix)};
-    DIST_OK(qdr_stack_edge_owned(g->stack, edge, &owned));
+    const qdr_owned owned = dist_edge_owned(g->stack, edge);
     DIST_OK(qdr_stack_edge_matrix(g->stack, edge, &matrix));
     const qdr_axis other = matrix.col_axis == QDR_X ? QDR_Y : QDR_X;
     double *sum = dist_memory(g->ctx, 1, QDR_F64);
@@ -215,9 +209,8 @@ enum { X_SEED = 11, G_SEED = 12, D_SEED = 13 };
 /* The loss: <y, G>, for x = X + step·D. */
 static double loss(graph *g, double step)
 {
-    void *x, *y;
-    DIST_OK(qdr_stack_edge_value(g->stack, g->x, &x));
-    DIST_OK(qdr_stack_edge_value(g->stack, g->y, &y));
+    void *x = dist_edge_value(g->stack, g->x);
+    void *y = dist_edge_value(g->stack, g->y);
     dist_fill_edge_along(g->stack, g->x, x, X_SEED, step, D_SEED);
     DIST_OK(qdr_stack_forward(g->stack));
     dist_synchronize(g->ctx);
@@ -226,8 +219,7 @@ static double loss(graph *g, double step)
 
 static void backward(graph *g, int flags)
 {
-    void *d_y;
-    DIST_OK(qdr_stack_edge_gradient(g->stack, g->y, &d_y));
+    void *d_y = dist_edge_gradient(g->stack, g->y);
     dist_fill_edge(g->stack, g->y, d_y, G_SEED);
     DIST_OK(qdr_stack_backward(g->stack, flags, 1));
     dist_synchronize(g->ctx);
@@ -253,15 +245,13 @@ static void check_gradients(graph *g)
 {
     static const double step = 1e-5;
     double full[MAX_FULL], gradient[MAX_FULL];
-    void *d_x;
     loss(g, 0);
     backward(g, 0);
-    DIST_OK(qdr_stack_edge_gradient(g->stack, g->x, &d_x));
+    void *d_x = dist_edge_gradient(g->stack, g->x);
     const double expected = edge_dot(g, g->x, d_x, D_SEED);
     check_slope((loss(g, step) - loss(g, -step)) / (2 * step), expected, "x");
     for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
-        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
+        const qdr_parameter parameter = dist_parameter(g->stack, i);
         DIST_CHECK(parameter.n_global <= MAX_FULL, "%s", parameter.name);
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 0, full));
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, gradient));
@@ -325,12 +315,10 @@ DIST_TEST(gradients_are_slopes)
 static int64_t outcome(graph *g, float *result)
 {
     int64_t n = 0;
-    void *y;
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
     loss(g, 0);
     backward(g, 0);
-    DIST_OK(qdr_stack_edge_value(g->stack, g->y, &y));
-    DIST_OK(qdr_stack_edge_owned(g->stack, g->y, &owned));
+    void *y = dist_edge_value(g->stack, g->y);
+    const qdr_owned owned = dist_edge_owned(g->stack, g->y);
     n += dist_gather_gradients(g->stack, result);
     memcpy(result + n, y, (size_t)(owned.n_rows * owned.n_cols) * sizeof *result);
     return n + owned.n_rows * owned.n_cols;
@@ -381,9 +369,8 @@ static void check_multiple(graph *g, const double *once, double times, const cha
 {
     double gradient[MAX_FULL];
     for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
-        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
         double largest = 0;
-        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
+        const qdr_parameter parameter = dist_parameter(g->stack, i);
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, gradient));
         for (int64_t j = 0; j < parameter.n_global; j++) largest = fmax(largest, fabs(once[j]));
         for (int64_t j = 0; j < parameter.n_global; j++)
@@ -400,8 +387,7 @@ static double keep_gradients(graph *g, double *full)
     const double value = loss(g, 0);
     backward(g, 0);
     for (int i = 0; i < qdr_stack_n_parameters(g->stack); i++) {
-        qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(g->stack, i, &parameter));
+        const qdr_parameter parameter = dist_parameter(g->stack, i);
         DIST_OK(qdr_stack_gather_parameter(g->stack, i, 1, full));
         full += parameter.n_global;
     }
@@ -496,8 +482,7 @@ DIST_TEST(micro_batches_add_up)
         loss(&g, 0);
         backward(&g, 0);
         for (int i = 0; i < qdr_stack_n_parameters(g.stack); i++) {
-            qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-            DIST_OK(qdr_stack_parameter(g.stack, i, &parameter));
+            const qdr_parameter parameter = dist_parameter(g.stack, i);
             DIST_OK(qdr_stack_gather_parameter(g.stack, i, 1, once + n));
             n += parameter.n_global;
         }
@@ -534,8 +519,7 @@ DIST_TEST(wrong_descriptions_are_named)
     DIST_FAILS(qdr_stack_create(grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .batch_parts = 17}, &stack),
                QDR_ERR_ARGUMENT, "batch_parts 17");
     DIST_CHECK(stack == NULL, "a failed create leaves a stack");
-    DIST_OK(qdr_stack_create(
-        grid, &(qdr_stack_opts){QDR_INIT(qdr_stack_opts), .n_rows = 8, .row_unit = 4, .dtype = QDR_F64}, &stack));
+    stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 8, .row_unit = 4, .dtype = QDR_F64});
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 4}}, .col_axis = QDR_X};
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 0, &x));
     qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{12, 4}}, .out = {{5140, 128}}};

@@ -3,8 +3,6 @@
  * run alone, on streams of the caller's too, and after values that one rank refuses. */
 #include <quadrille/coll.h>
 #include <semaphore.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "context/internal.h"
@@ -23,24 +21,22 @@ static pair pair_create(qdr_grid *grid, int64_t k, int64_t n)
 {
     qdr_context *ctx = qdr_grid_context(grid);
     const int64_t n_rows = 2 * qdr_context_size(ctx);
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = n_rows, .dtype = QDR_F64, .panels = 1,
-                                 .batch_parts = 1};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{k, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{k, 1}}, .out = {{n, 1}}},
                           second = {QDR_INIT(qdr_linear_desc), .name = "second", .in = {{n, 1}}, .out = {{k, 1}},
                                     .transposed = 1};
     pair made = {.n_elems = n * k, .dy = dist_memory(ctx, n_rows * n, QDR_F64)};
     qdr_edge x, y, z;
-    DIST_OK(qdr_stack_create(grid, &opts, &made.stack));
+    made.stack = dist_stack(grid, (qdr_stack_opts){.n_rows = n_rows, .dtype = QDR_F64, .panels = 1, .batch_parts = 1});
     DIST_OK(qdr_stack_add_input(made.stack, "x", &input, 0, &x));
     DIST_OK(qdr_stack_add_linear(made.stack, &first, x, &y, &made.layers[0]));
     DIST_OK(qdr_stack_add_linear(made.stack, &second, y, &z, &made.layers[1]));
     DIST_OK(qdr_stack_build(made.stack));
     DIST_OK(qdr_stack_init(made.stack, 3, 0.1));
-    DIST_OK(qdr_stack_edge_value(made.stack, x, &made.x));
-    DIST_OK(qdr_stack_edge_value(made.stack, y, &made.y));
-    DIST_OK(qdr_stack_edge_value(made.stack, z, &made.z));
-    DIST_OK(qdr_stack_edge_gradient(made.stack, z, &made.dz));
+    made.x = dist_edge_value(made.stack, x);
+    made.y = dist_edge_value(made.stack, y);
+    made.z = dist_edge_value(made.stack, z);
+    made.dz = dist_edge_gradient(made.stack, z);
     dist_fill_edge(made.stack, x, made.x, 1);
     dist_fill_edge(made.stack, y, made.y, 2);
     dist_fill_edge(made.stack, z, made.dz, 3);
@@ -67,8 +63,7 @@ static void update(qdr_stack *stack)
 {
     dist_synchronize(qdr_grid_context(qdr_stack_grid(stack)));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         double *data = p.data;
         for (int64_t j = p.state_begin; j < p.state_begin + p.n_state; j++) data[j] += 1;
     }
@@ -82,8 +77,7 @@ static void check_stale(qdr_stack *stack, int first, int second, const char *whe
     const int wanted[2] = {first && dist_has_levels(qdr_stack_grid(stack)),
                            second && dist_has_levels(qdr_stack_grid(stack))};
     for (int i = 0; i < 2; i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(stack, i, &p));
+        const qdr_parameter p = dist_parameter(stack, i);
         int there = p.stale;
         DIST_OK(qdr_broadcast(ctx, 0, &there, sizeof there));
         DIST_CHECK(p.stale == there && p.stale == wanted[i], "%s: %s is stale: %d here, %d on rank 0, not %d", when,
@@ -169,8 +163,7 @@ DIST_TEST(operands_are_not_in_a_returned_weight)
     const int n_ranks = qdr_context_size(ctx);
     const int64_t k = n_ranks * (1 + dist_below(&seed, 4)), n = n_ranks * (1 + dist_below(&seed, 4));
     pair p = pair_create(grid, k, n);
-    qdr_parameter w = {QDR_INIT(qdr_parameter)};
-    DIST_OK(qdr_stack_parameter(p.stack, 0, &w));
+    const qdr_parameter w = dist_parameter(p.stack, 0);
     if (dist_has_levels(grid)) {
         DIST_FAILS(qdr_linear_forward(p.layers[0], w.data, p.y, 0, NULL), QDR_ERR_ARGUMENT, "parameters");
         DIST_FAILS(qdr_linear_backward(p.layers[1], p.dz, w.data, p.dy, 0, NULL), QDR_ERR_ARGUMENT, "parameters");
@@ -245,20 +238,13 @@ DIST_TEST(values_are_refused)
 /* Without QDR_CHECK the calls themselves differ: then the message says what was forgotten. */
 static int forget(qdr_local_world *world, int rank, void *user)
 {
-    const qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 2, .gradient_parts = 2};
-    const qdr_stack_opts rows = {QDR_INIT(qdr_stack_opts), .n_rows = 8};
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{16, 1}}};
-    const qdr_linear_desc fc = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{16, 1}}, .out = {{16, 1}}};
     qdr_context *ctx = NULL;
-    qdr_grid *grid = NULL;
-    qdr_stack *stack = NULL;
-    qdr_edge x, y;
     (void)user;
     DIST_OK(qdr_context_create_local(world, rank, NULL, &ctx));
-    DIST_OK(qdr_grid_create(ctx, &opts, &grid));
-    DIST_OK(qdr_stack_create(grid, &rows, &stack));
-    DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
-    DIST_OK(qdr_stack_add_linear(stack, &fc, x, &y, NULL));
+    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = 1, .y = 1, .z = 1, .d = 2, .gradient_parts = 2});
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 8});
+    const qdr_edge x = dist_input(stack, "x", (qdr_edge_desc){.cols = {{16, 1}}}, 1);
+    dist_linear(stack, (qdr_linear_desc){.name = "fc", .in = {{16, 1}}, .out = {{16, 1}}}, x, NULL);
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_init(stack, 1, 0.1));
     if (rank) DIST_OK(qdr_stack_mark_updated(stack));

@@ -2,8 +2,6 @@
 /* Stochastic rounding draws other numbers on each member, for each message and in each call: all elements lie half-way
  * between two integers of the codec, so each error is ±1/2, whatever the values. Of n independent errors, the mean
  * square of the sum is n/4, not n²/4, and two messages are not correlated. Bounds: 7 standard deviations. */
-#include <math.h>
-
 #include "dist.h"
 
 enum { PART = 1 << 17, BLOCK = 128, PIECE = 1 << 13, N_PER_PIECE = PIECE / BLOCK * (BLOCK - 1), SCALE = 127 };

@@ -6,8 +6,6 @@
  * the number of parts, R the largest |logit - max|. The error of exp is 4u, that of its argument u·R, so the relative
  * error of a sum of V is (V + g + R + 5)·u. With the log (4u) and the two differences, the error of a row's loss is w =
  * u·(V + g + R + 5 + 5·|log Σ| + 2·R). */
-#include <math.h>
-
 #include "dist.h"
 
 static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
@@ -44,27 +42,15 @@ static int32_t word_at(const words_case *c, int64_t row)
     return (int32_t)dist_below(&seed, c->vocab + 1) - 1;
 }
 
-static void *value_of(const words_case *c, qdr_edge edge)
-{
-    void *value;
-    DIST_OK(qdr_stack_edge_value(c->stack, edge, &value));
-    return value;
-}
+static void *value_of(const words_case *c, qdr_edge edge) { return dist_edge_value(c->stack, edge); }
 
-static void *gradient_of(const words_case *c)
-{
-    void *gradient;
-    DIST_OK(qdr_stack_edge_gradient(c->stack, c->numbers, &gradient));
-    return gradient;
-}
+static void *gradient_of(const words_case *c) { return dist_edge_gradient(c->stack, c->numbers); }
 
 static void case_build(words_case *c)
 {
-    qdr_owned rows = {QDR_INIT(qdr_owned)};
     c->memory = dist_build_in_nan(c->stack);
-    c->owned.size = sizeof c->owned;
-    DIST_OK(qdr_stack_edge_owned(c->stack, c->numbers, &c->owned));
-    DIST_OK(qdr_stack_edge_owned(c->stack, c->words, &rows));
+    c->owned = dist_edge_owned(c->stack, c->numbers);
+    const qdr_owned rows = dist_edge_owned(c->stack, c->words);
     int32_t *words = value_of(c, c->words);
     for (int64_t row = rows.rows.begin; row < rows.rows.end; row++) *words++ = word_at(c, row);
 }

@@ -2,10 +2,6 @@
 /* How W is stored: with the other storage W has the same numbers in other places, all ranks take the same choices from
  * QDR_TUNE's file or measure them together, and without it nothing changes. That products with either storage are right
  * is shown by test_linear. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/block.h"
@@ -27,8 +23,6 @@ static net describe(qdr_grid *grid, qdr_layout layout, int64_t scale, const qdr_
 {
     net n = {.grid = grid};
     qdr_edge middle;
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS * scale,
-                                 .dtype = scale == 1 ? QDR_F64 : QDR_F32};
     const qdr_edge_desc x = {QDR_INIT(qdr_edge_desc), .cols = {{IN * scale, 1}}, .col_axis = QDR_X, .layout = layout};
     const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first",
                                    .in = {{IN * scale, 1}},   .out = {{5, 1}, {MIDDLE * scale - 5, 1}},
@@ -37,7 +31,7 @@ static net describe(qdr_grid *grid, qdr_layout layout, int64_t scale, const qdr_
         QDR_INIT(qdr_linear_desc), .name = "second", .in = {{5, 1}, {MIDDLE * scale - 5, 1}},
         .out = {{OUT * scale, 1}}, .transposed = 1,  .out_layout = layout,
         .storage = storage[1]};
-    DIST_OK(qdr_stack_create(grid, &opts, &n.stack));
+    n.stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS * scale, .dtype = scale == 1 ? QDR_F64 : QDR_F32});
     DIST_OK(qdr_stack_add_input(n.stack, "x", &x, 1, &n.x));
     DIST_OK(qdr_stack_add_linear(n.stack, &first, n.x, &middle, &n.layers[0]));
     DIST_OK(qdr_stack_add_linear(n.stack, &second, middle, &n.y, &n.layers[1]));
@@ -62,8 +56,7 @@ static uint64_t hash(uint64_t bits, const void *data, size_t bytes)
 
 static uint64_t hash_edge(const net *n, qdr_edge edge, const void *data, uint64_t bits)
 {
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    DIST_OK(qdr_stack_edge_owned(n->stack, edge, &owned));
+    const qdr_owned owned = dist_edge_owned(n->stack, edge);
     return hash(bits, data, (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(n->stack)));
 }
 
@@ -71,11 +64,10 @@ static uint64_t hash_edge(const net *n, qdr_edge edge, const void *data, uint64_
 static uint64_t run(const net *n, uint64_t seed)
 {
     qdr_context *ctx = qdr_grid_context(n->grid);
-    void *x, *y, *dx, *dy;
-    DIST_OK(qdr_stack_edge_value(n->stack, n->x, &x));
-    DIST_OK(qdr_stack_edge_value(n->stack, n->y, &y));
-    DIST_OK(qdr_stack_edge_gradient(n->stack, n->x, &dx));
-    DIST_OK(qdr_stack_edge_gradient(n->stack, n->y, &dy));
+    void *x = dist_edge_value(n->stack, n->x);
+    void *y = dist_edge_value(n->stack, n->y);
+    void *dx = dist_edge_gradient(n->stack, n->x);
+    void *dy = dist_edge_gradient(n->stack, n->y);
     dist_fill_edge(n->stack, n->x, x, seed); /* in 2^-6: two layers are exact in f64 */
     DIST_OK(qdr_stack_forward(n->stack));
     dist_synchronize(ctx);
@@ -84,8 +76,7 @@ static uint64_t run(const net *n, uint64_t seed)
     dist_synchronize(ctx);
     uint64_t bits = hash_edge(n, n->x, dx, hash_edge(n, n->y, y, 0xcbf29ce484222325u));
     for (int i = 0; i < 2 * N_LAYERS; i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(n->stack, i / 2, &p));
+        const qdr_parameter p = dist_parameter(n->stack, i / 2);
         const size_t bytes = (size_t)p.n_global * qdr_dtype_bytes(qdr_stack_dtype(n->stack));
         void *full = malloc(bytes);
         DIST_CHECK(full, "no memory");
@@ -100,8 +91,7 @@ static uint64_t run(const net *n, uint64_t seed)
 static void load(const net *n, uint64_t seed)
 {
     for (int i = 0; i < N_LAYERS; i++) {
-        qdr_parameter p = {QDR_INIT(qdr_parameter)};
-        DIST_OK(qdr_stack_parameter(n->stack, i, &p));
+        const qdr_parameter p = dist_parameter(n->stack, i);
         const qdr_dtype dtype = qdr_stack_dtype(n->stack);
         void *full = malloc((size_t)p.n_global * qdr_dtype_bytes(dtype));
         DIST_CHECK(full, "no memory");
@@ -198,14 +188,13 @@ static qdr_linear_storage storage_of(qdr_context *ctx, const qdr_linear *layer)
 static void check_storage(const net *n, int layer, qdr_storage storage, qdr_storage_reason reason)
 {
     const qdr_linear_storage s = storage_of(qdr_grid_context(n->grid), n->layers[layer]);
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     DIST_CHECK(s.storage == storage && s.reason == reason, "layer %d: storage %d, reason %d; %d and %d were right",
                layer, (int)s.storage, (int)s.reason, (int)storage, (int)reason);
     const int turned = storage == QDR_IN_OUT;
     DIST_CHECK(strcmp(s.modes[0], turned ? "NN" : "NT") == 0, "Y is %s", s.modes[0]);
     DIST_CHECK(strcmp(s.modes[1], turned ? "NT" : "NN") == 0, "dX is %s", s.modes[1]);
     DIST_CHECK(strcmp(s.modes[2], "TN") == 0, "dW is %s", s.modes[2]);
-    DIST_OK(qdr_stack_parameter(n->stack, layer, &p));
+    const qdr_parameter p = dist_parameter(n->stack, layer);
     DIST_CHECK(p.storage == storage, "the parameter's storage is %d", (int)p.storage);
 }
 
@@ -214,12 +203,11 @@ static void check_storage(const net *n, int layer, qdr_storage storage, qdr_stor
 /* Element i of a shard is where the header says. */
 static void check_places(const net *n, qdr_storage storage, int64_t n_out, int64_t n_in)
 {
-    qdr_parameter p = {QDR_INIT(qdr_parameter)};
     int64_t out, out_end, in, in_end;
     double full[MIDDLE * IN];
     for (int64_t i = 0; i < n_out * n_in; i++) full[i] = (double)i;
     DIST_OK(qdr_stack_load_parameter(n->stack, 1, full));
-    DIST_OK(qdr_stack_parameter(n->stack, 1, &p));
+    const qdr_parameter p = dist_parameter(n->stack, 1);
     qdri_split(n_out, 1, qdr_grid_size(n->grid, QDR_X), qdr_grid_coordinate(n->grid, QDR_X), &out, &out_end);
     qdri_split(n_in, 1, qdr_grid_size(n->grid, QDR_Y), qdr_grid_coordinate(n->grid, QDR_Y), &in, &in_end);
     const int64_t k = in_end - in, rows = out_end - out;
@@ -237,14 +225,13 @@ static void check_places(const net *n, qdr_storage storage, int64_t n_out, int64
 static net one_block(qdr_grid *grid, qdr_storage storage)
 {
     net n = {.grid = grid};
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .dtype = QDR_F64};
     const qdr_edge_desc x = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc first = {QDR_INIT(qdr_linear_desc), .name = "first", .in = {{IN, 1}}, .out = {{MIDDLE, 1}},
                                    .storage = storage};
     const qdr_linear_desc second = {QDR_INIT(qdr_linear_desc), .name = "second", .in = {{MIDDLE, 1}},
                                     .out = {{OUT, 1}},         .transposed = 1,  .storage = storage};
     qdr_edge middle;
-    DIST_OK(qdr_stack_create(grid, &opts, &n.stack));
+    n.stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS, .dtype = QDR_F64});
     DIST_OK(qdr_stack_add_input(n.stack, "x", &x, 1, &n.x));
     DIST_OK(qdr_stack_add_linear(n.stack, &first, n.x, &middle, &n.layers[0]));
     DIST_OK(qdr_stack_add_linear(n.stack, &second, middle, &n.y, &n.layers[1]));

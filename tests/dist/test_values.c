@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values of parameters: their distribution, that they do not depend on the grid, which of them decay; and what
  * is refused. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist.h"
 #include "nodes.h"
 
@@ -13,19 +9,16 @@ enum { CONTEXT = 4, HIDDEN = 24, VOCABULARY = 40, MOST = 2 * HIDDEN * HIDDEN };
 /* Tokens, embedding with positions, norm, layer with bias. */
 static qdr_stack *make_stack(qdr_grid *grid)
 {
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = CONTEXT, .row_unit = CONTEXT, .dtype = QDR_F64};
     const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .name = "embedding", .vocab = {VOCABULARY, 1},
                                           .features = {HIDDEN, 1}, .context = CONTEXT};
-    const qdr_linear_desc layer = {QDR_INIT(qdr_linear_desc), .name = "layer", .in = {{HIDDEN, 1}},
-                                   .out = {{2 * HIDDEN, 2}}, .bias = 1};
-    qdr_stack *stack = NULL;
     qdr_linear *table, *linear;
     qdr_edge tokens, x, y;
-    DIST_OK(qdr_stack_create(grid, &opts, &stack));
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = CONTEXT, .row_unit = CONTEXT, .dtype = QDR_F64});
     DIST_OK(qdr_stack_add_tokens(stack, "tokens", &tokens));
     DIST_OK(qdr_stack_add_embedding(stack, &embedding, tokens, &x, &table));
     DIST_OK(test_add_norm(stack, "norm", 1e-5, x, &y));
-    DIST_OK(qdr_stack_add_linear(stack, &layer, y, &x, &linear));
+    x = dist_linear(stack, (qdr_linear_desc){.name = "layer", .in = {{HIDDEN, 1}}, .out = {{2 * HIDDEN, 2}}, .bias = 1},
+                    y, &linear);
     DIST_OK(qdr_stack_build(stack));
     return stack;
 }
@@ -53,9 +46,8 @@ static int ends_in(const char *name, const char *end)
 /* Matrices are normal and decay, positions are normal; gammas are 1, biases and betas 0. */
 static void check_parameter(qdr_stack *stack, int index, double stddev)
 {
-    qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
     double values[MOST];
-    DIST_OK(qdr_stack_parameter(stack, index, &parameter));
+    const qdr_parameter parameter = dist_parameter(stack, index);
     DIST_OK(qdr_stack_gather_parameter(stack, index, 0, values));
     const int is_matrix = ends_in(parameter.name, ".weight");
     DIST_CHECK(parameter.decay == is_matrix, "%s: decay %d", parameter.name, parameter.decay);
@@ -88,16 +80,15 @@ DIST_TEST(the_grid_does_not_matter)
     qdr_context *self = NULL;
     qdr_grid *grid = dist_random_grid(ctx, &seed), *one = NULL;
     DIST_OK(qdr_context_create_self(NULL, &self));
-    DIST_OK(qdr_grid_create(self, &(qdr_grid_opts){QDR_INIT(qdr_grid_opts), .x = 1, .y = 1, .z = 1, .d = 1}, &one));
+    one = dist_grid(self, (qdr_grid_opts){.x = 1, .y = 1, .z = 1, .d = 1});
     qdr_stack *many = make_stack(grid), *alone = make_stack(one);
     DIST_OK(qdr_stack_init(many, 9, 0.5));
     DIST_OK(qdr_stack_init(alone, 9, 0.5));
     for (int round = 0; round < 2; round++) {
         int n_other = 0;
         for (int i = 0; i < qdr_stack_n_parameters(many); i++) {
-            qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
             double values[MOST], expected[MOST];
-            DIST_OK(qdr_stack_parameter(many, i, &parameter));
+            const qdr_parameter parameter = dist_parameter(many, i);
             DIST_OK(qdr_stack_gather_parameter(many, i, 0, values));
             DIST_OK(qdr_stack_gather_parameter(alone, i, 0, expected));
             n_other += memcmp(values, expected, (size_t)parameter.n_global * sizeof *values) != 0;

@@ -5,9 +5,6 @@
  *   test_checkpoint_lives --local P */
 #include <jansson.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "checkpoint/rows.h"

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fault/trained.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "dist/dist.h"
 
 void trained_step(trained *net, uint64_t seed)
@@ -31,11 +27,9 @@ static void add_layer(const trained *net, int number, int64_t width, qdr_edge fr
 trained trained_create(qdr_context *ctx, int n_layers, int64_t width, qdr_dtype dtype)
 {
     const int p = qdr_context_size(ctx), d = p >= 4 ? 2 : 1;
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{width, 1}}, .col_axis = QDR_X};
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1};
     trained net = {.grid = dist_grid(ctx, (qdr_grid_opts){.x = p / d, .y = 1, .z = 1, .d = d, .optimizer_parts = d})};
-    DIST_OK(qdr_stack_create(net.grid, &opts, &net.stack));
-    DIST_OK(qdr_stack_add_input(net.stack, "x", &input, 0, &net.x));
+    net.stack = dist_stack(net.grid, (qdr_stack_opts){.n_rows = 8, .dtype = dtype, .panels = 1, .batch_parts = 1});
+    net.x = dist_input(net.stack, "x", (qdr_edge_desc){.cols = {{width, 1}}, .col_axis = QDR_X}, 0);
     net.y = net.x;
     for (int i = 0; i < n_layers; i++) add_layer(&net, i, width, net.y, &net.y);
     DIST_OK(qdr_stack_build(net.stack));
