@@ -25,7 +25,6 @@
 #include "network.h"
 #include "optim.h"
 #include "output.h"
-#include "perf.h"
 #include "plan.h"
 #include "report.h"
 #include "safetensors.h"

@@ -54,6 +54,14 @@
     X(qdr_linear_desc, drop_gathered, s->linear.drop_gathered = 1, "layer 'fc' has drop_gathered 0 on rank 0 and 1")   \
     X(qdr_linear_desc, storage, s->linear.storage = QDR_IN_OUT, "QDR_STORAGE_AUTO on rank 0 and QDR_IN_OUT on rank 1") \
     X(qdr_linear_desc, product_type, s->linear.product_type = QDR_PRODUCT_FP8, "layer 'fc' has product_type QDR_")     \
+    X(qdr_tied_head_desc, name, s->head_name = "top", "tied head 'head' on rank 0 and tied head 'top'")                \
+    X(qdr_tied_head_desc, table, s->other_table = 1, "tied head 'head' has table emb2 on rank 0 and emb3")             \
+    X(qdr_tied_head_desc, out_layout, s->head_layout = QDR_SCATTERED, "tied head 'head' has out_layout")               \
+    X(qdr_norm_desc, name, s->norm_name = "n", "layer norm 'norm' on rank 0 and layer norm 'n'")                       \
+    X(qdr_norm_desc, epsilon, s->epsilon = 0, "layer norm 'norm' has epsilon 0.001 on rank 0 and 1e-05")               \
+    X(qdr_attention_desc, name, s->attention_name = "at", "attention 'attention' on rank 0")                           \
+    X(qdr_attention_desc, head_size, s->head_size = 2; s->heads_in = 2, "head_size 4 on rank 0 and 2")                 \
+    X(qdr_attention_desc, context, s->context = 2, "attention 'attention' has context 4 on rank 0 and 2")              \
     X(qdr_op_desc, name, s->op.name = "op2", "operation 'op' on rank 0 and operation 'op2' on rank 1")                 \
     X(qdr_op_desc, n_in, s->op.n_in = 2, "operation 'op' has n_in 1 on rank 0 and 2 on rank 1")                        \
     X(qdr_op_desc, in, s->op_in = 1, "operation 'op' has input edge 3 on rank 0 and 4 on rank 1")                      \
@@ -79,16 +87,8 @@
     X(qdr_stack_add_tokens, name, s->tokens_name = "t9", "entry 1 of the description is tokens 't' on rank 0", 0)      \
     X(qdr_stack_add_linear, in, s->linear_in = 1, "layer 'fc' has input edge 3 on rank 0 and 4 on rank 1", 0)          \
     X(qdr_stack_add_embedding, tokens, s->tokens = 1, "embedding 'emb' has input edge 0 on rank 0 and 1", 0)           \
-    X(qdr_stack_add_tied_head, name, s->head_name = "top", "tied head 'head' on rank 0 and tied head 'top'", 0)        \
-    X(qdr_stack_add_tied_head, table, s->other_table = 1, "tied head 'head' has table emb2 on rank 0 and emb3", 0)     \
-    X(qdr_stack_add_tied_head, out_layout, s->head_layout = QDR_SCATTERED, "tied head 'head' has out_layout", 0)       \
     X(qdr_stack_add_tied_head, in, s->head_in = 1, "tied head 'head' has input edge 3 on rank 0 and 4", 0)             \
-    X(qdr_stack_add_layer_norm, name, s->norm_name = "n", "layer norm 'norm' on rank 0 and layer norm 'n'", 0)         \
-    X(qdr_stack_add_layer_norm, epsilon, s->epsilon = 0, "layer norm 'norm' has epsilon 0.001 on rank 0 and 1e-05", 0) \
-    X(qdr_stack_add_layer_norm, in, s->norm_in = 1, "layer norm 'norm' has input edge 3 on rank 0 and 4", 0)           \
-    X(qdr_stack_add_attention, name, s->attention_name = "at", "attention 'attention' on rank 0", 0)                   \
-    X(qdr_stack_add_attention, head_size, s->head_size = 2; s->heads_in = 2, "head_size 4 on rank 0 and 2", 0)         \
-    X(qdr_stack_add_attention, context, s->context = 2, "attention 'attention' has context 4 on rank 0 and 2", 0)      \
+    X(qdr_stack_add_norm, in, s->norm_in = 1, "layer norm 'norm' has input edge 3 on rank 0 and 4", 0)                 \
     X(qdr_stack_add_attention, in, s->heads_in = 1, "attention 'attention' has input edge 6 on rank 0 and 7", 0)       \
     X(qdr_stack_add_gelu, name, s->gelu_name = "act", "gelu 'gelu' on rank 0 and gelu 'act' on rank 1", 0)             \
     X(qdr_stack_add_gelu, in, s->gelu_in = 1, "gelu 'gelu' has input edge 3 on rank 0 and 4 on rank 1", 0)             \
@@ -145,9 +145,7 @@
     X("qdr_network.*", "no ranks, or the nodes that come of it are compared; qdr_plan_auto() takes rank 0's")          \
     X("qdr_network_desc.*", "the nodes that come of it are compared")                                                  \
     X("qdr_stack_add_network(in)", "it is the input of the first node, which is compared")                             \
-    X("qdr_perf_cost.*", "no ranks")                                                                                   \
     X("qdr_topo.*", "no ranks; the library makes it")                                                                  \
-    X("qdr_perf_linear.*", "no ranks")                                                                                 \
     X("qdr_plan.*", "no ranks; what comes of it, grid and stack, is compared")                                         \
     X("qdr_search_opts.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                 \
     X("qdr_stored_plan.*", "no ranks; what comes of it, grid and stack, is compared")

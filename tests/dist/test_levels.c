@@ -4,11 +4,11 @@
  * bits do not depend on overlap, nor on whether backward and AdamW are one list, and are the same twice; bytes and
  * memory equal closed forms; optimizers of the caller's own, layers run alone, gradients added to complete ones. */
 #include <quadrille/coll.h>
-#include <quadrille/perf.h>
 
 #include "../../examples/common/gpt.h"
 #include "dist.h"
 #include "narrow.h"
+#include "reference/layer_cost.h"
 
 /* ---- training ---- */
 
@@ -155,10 +155,10 @@ typedef struct layer {
     qdr_stack *stack;
     qdr_linear *linear;
     qdr_edge in, out;
-    qdr_perf_linear shape;
+    reference_layer shape;
 } layer;
 
-static layer layer_create(qdr_grid *grid, const qdr_perf_linear *shape)
+static layer layer_create(qdr_grid *grid, const reference_layer *shape)
 {
     const qdr_axis in_axis = shape->transposed ? QDR_Y : QDR_X;
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{(int64_t)shape->k, 1}}, .col_axis = in_axis,
@@ -182,12 +182,11 @@ static layer layer_create(qdr_grid *grid, const qdr_perf_linear *shape)
 }
 
 /* A layer whose extents the grid divides, and whose parts need no padding. */
-static qdr_perf_linear even_layer(const qdr_grid *grid, uint64_t *seed)
+static reference_layer even_layer(const qdr_grid *grid, uint64_t *seed)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     const int p = qdr_context_size(qdr_grid_context(grid));
-    return (qdr_perf_linear){QDR_INIT(qdr_perf_linear),
-                             .m = p * p * (1.0 + (double)dist_below(seed, 3)),
+    return (reference_layer){.m = p * p * (1.0 + (double)dist_below(seed, 3)),
                              .k = 4.0 * p * (1 + (double)dist_below(seed, 3)),
                              .n = 8.0 * p * (1 + (double)dist_below(seed, 3)),
                              .x = qdr_grid_size(grid, QDR_X),
@@ -205,13 +204,12 @@ static qdr_perf_linear even_layer(const qdr_grid *grid, uint64_t *seed)
                              .dtype = dtypes[dist_below(seed, 4)]};
 }
 
-static void add(qdr_perf_cost *sum, qdr_perf_linear shape, int defer)
+static void add(reference_cost *sum, reference_layer shape, int defer)
 {
-    qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)};
     shape.defer_sync = defer;
-    DIST_OK(qdr_perf_linear_cost(&shape, &forward, &backward));
-    DIST_OK(qdr_perf_add(sum, &forward));
-    DIST_OK(qdr_perf_add(sum, &backward));
+    const reference_cost forward = reference_forward_cost(&shape), backward = reference_backward_cost(&shape);
+    reference_add_cost(sum, &forward);
+    reference_add_cost(sum, &backward);
 }
 
 static void fill(const layer *l, uint64_t seed)
@@ -227,9 +225,9 @@ static void fill(const layer *l, uint64_t seed)
 static void check_step(const layer *l, int n_micro, int is_stale)
 {
     qdr_grid *grid = qdr_stack_grid(l->stack);
-    qdr_perf_cost expected = {QDR_INIT(qdr_perf_cost)};
+    reference_cost expected = {.flops = 0};
     if (is_stale) {
-        DIST_OK(qdr_perf_linear_return(&l->shape, &expected));
+        expected = reference_return_cost(&l->shape);
         DIST_OK(qdr_stack_mark_updated(l->stack));
     }
     dist_synchronize(qdr_grid_context(grid));
@@ -254,7 +252,7 @@ DIST_TEST(bytes_are_those_of_the_table)
 {
     for (int round = 0; round < dist_rounds(18); round++) {
         qdr_grid *grid = grid_of_round(ctx, round, &seed);
-        const qdr_perf_linear shape = even_layer(grid, &seed);
+        const reference_layer shape = even_layer(grid, &seed);
         layer l = layer_create(grid, &shape);
         fill(&l, seed);
         check_step(&l, 1, 0);
@@ -341,8 +339,8 @@ static void check_memory(qdr_grid *grid, int64_t k, int64_t n, qdr_dtype dtype)
                   state = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER);
     const int64_t block = block_elems(grid, k, n), n_state = state_elems(grid, block, dtype);
     const double gradient_bytes = dtype == QDR_F64 ? 8 : 4;
-    const qdr_perf_linear shape = {QDR_INIT(qdr_perf_linear), .m = (double)(z * qdr_grid_size(grid, QDR_D)),
-                                   .k = (double)k, .n = (double)n, .dtype = dtype};
+    const reference_layer shape = {
+        .m = (double)(z * qdr_grid_size(grid, QDR_D)), .k = (double)k, .n = (double)n, .dtype = dtype};
     layer l = layer_create(grid, &shape);
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t optimizer;
@@ -442,7 +440,7 @@ static void serial_gradients(const layer *l, uint64_t data, int adds, double *dw
  * which are complete. Every number is known from the seeds. */
 static void check_descent(qdr_grid *grid, uint64_t *seed, int adds, int alone)
 {
-    qdr_perf_linear shape = even_layer(grid, seed);
+    reference_layer shape = even_layer(grid, seed);
     shape.dtype = QDR_F64;
     shape.bias = 1;
     shape.no_dx = 0;

@@ -12,7 +12,6 @@
  *   mpiexec -n P test_linear CHECK --mpi [...]               each process a rank */
 #include <math.h>
 #include <quadrille/launch.h>
-#include <quadrille/perf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "common/boot.h"
 #include "common/layer_case.h"
 #include "grid/internal.h"
+#include "reference/layer_cost.h"
 
 typedef struct test_settings {
     int64_t n_ranks, n_cases, seed;
@@ -81,7 +81,7 @@ static int together(qdr_grid *grid, int n_bad)
 /* ---- bytes that were sent against bytes that the schedule planned or the closed form has ---- */
 
 typedef struct byte_check {
-    const qdr_perf_cost *forward, *backward; /* NULL: only the plan is compared */
+    const reference_cost *forward, *backward; /* NULL: only the plan is compared */
     int in_panels; /* which sends what collectives would have sent by other calls */
     char complaint[256];
 } byte_check;
@@ -116,8 +116,8 @@ static qdr_traffic traffic_of(const qdr_grid *grid, qdr_channel channel, qdr_col
     return traffic;
 }
 
-static void check_channel(byte_check *check, qdr_grid *grid, qdr_stack *stack, qdr_list list, const qdr_perf_cost *cost,
-                          qdr_channel channel, qdr_coll_kind kind)
+static void check_channel(byte_check *check, qdr_grid *grid, qdr_stack *stack, qdr_list list,
+                          const reference_cost *cost, qdr_channel channel, qdr_coll_kind kind)
 {
     qdr_traffic sent = traffic_of(grid, channel, kind);
     const char *which = list == QDR_LIST_FORWARD ? "forward" : "backward";
@@ -137,22 +137,22 @@ static void check_channel(byte_check *check, qdr_grid *grid, qdr_stack *stack, q
                  cost->bytes[channel][kind]);
 }
 
-static void check_sum(byte_check *check, qdr_grid *grid, const char *which, const qdr_perf_cost *cost,
+static void check_sum(byte_check *check, qdr_grid *grid, const char *which, const reference_cost *cost,
                       qdr_channel channel)
 {
     double bytes = 0;
     for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++)
         bytes += (double)traffic_of(grid, channel, (qdr_coll_kind)kind).bytes_sent;
-    if (cost && !check->complaint[0] && bytes != qdr_perf_channel_bytes(cost, channel))
+    if (cost && !check->complaint[0] && bytes != reference_channel_bytes(cost, channel))
         snprintf(check->complaint, sizeof check->complaint, "%s, %s: %.17g bytes, the closed form has %.17g", which,
-                 qdr_channel_name(channel), bytes, qdr_perf_channel_bytes(cost, channel));
+                 qdr_channel_name(channel), bytes, reference_channel_bytes(cost, channel));
 }
 
 static void watch_bytes(layer_stage stage, qdr_grid *grid, qdr_stack *stack, void *user)
 {
     byte_check *check = user;
     const char *which = stage == STAGE_FORWARD ? "forward" : "backward";
-    const qdr_perf_cost *cost = stage == STAGE_FORWARD ? check->forward : check->backward;
+    const reference_cost *cost = stage == STAGE_FORWARD ? check->forward : check->backward;
     for (int channel = 0; stage != STAGE_BUILT && channel < QDR_N_CHANNELS; channel++) {
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++)
             check_channel(check, grid, stack, stage == STAGE_FORWARD ? QDR_LIST_FORWARD : QDR_LIST_BACKWARD, cost,
@@ -285,8 +285,7 @@ static layer_case divisible_case(qdr_grid *grid, int which)
 
 static int bytes_case(qdr_grid *grid, const layer_case *the_case)
 {
-    const qdr_perf_linear perf = {QDR_INIT(qdr_perf_linear),
-                                  .m = (double)the_case->m,
+    const reference_layer perf = {.m = (double)the_case->m,
                                   .k = (double)layer_case_k(the_case),
                                   .n = (double)layer_case_n(the_case),
                                   .x = qdr_grid_size(grid, QDR_X),
@@ -299,11 +298,9 @@ static int bytes_case(qdr_grid *grid, const layer_case *the_case)
                                   .out_layout = the_case->out_layout,
                                   .drop_gathered = the_case->drop_gathered,
                                   .dtype = the_case->dtype};
-    static _Thread_local qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)};
+    const reference_cost forward = reference_forward_cost(&perf), backward = reference_backward_cost(&perf);
     byte_check bytes = {.forward = &forward, .backward = &backward, .in_panels = the_case->panels > 1};
     layer_errors errors;
-    const qdr_status status = qdr_perf_linear_cost(&perf, &forward, &backward);
-    if (together(grid, status != QDR_OK)) return complain(grid, the_case, qdr_last_error());
     return run_case(grid, the_case, &bytes, &errors);
 }
 

@@ -146,12 +146,6 @@ TEST(others)
 
 /* ---- the model ---- */
 
-static qdr_status use_perf(const void *options)
-{
-    qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost)};
-    return qdr_perf_linear_cost(options, &cost, NULL);
-}
-
 static qdr_status use_network(const void *options)
 {
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
@@ -160,13 +154,9 @@ static qdr_status use_network(const void *options)
 
 TEST(models)
 {
-    const qdr_perf_linear layer = {QDR_INIT(qdr_perf_linear), .m = 4, .k = 4, .n = 4, .x = 1, .y = 1, .z = 1, .d = 1};
     qdr_network network = {QDR_INIT(qdr_network), .layers = 1, .hidden = 4, .heads = 1,   .kv_heads = 1,
                            .head_size = 4,        .ffn = 4,    .vocab = 4,  .context = 4, .norms_per_layer = 2};
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
-    CHECK_ALL(layer, use_perf, 1, OPTION(qdr_perf_linear, transposed), OPTION(qdr_perf_linear, bias),
-              OPTION(qdr_perf_linear, drop_gathered), OPTION(qdr_perf_linear, no_dx),
-              OPTION(qdr_perf_linear, defer_sync));
     CHECK_ALL(network, use_network, 1, OPTION(qdr_network, gated), OPTION(qdr_network, qkv_bias),
               OPTION(qdr_network, out_bias), OPTION(qdr_network, mlp_bias), OPTION(qdr_network, tied),
               OPTION(qdr_network, parallel_residual));

@@ -5,7 +5,6 @@
 
 #include <math.h>
 
-#include "quadrille/perf.h"
 #include "random_model.h"
 #include "schedule/net_price.h"
 

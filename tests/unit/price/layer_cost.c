@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The closed forms of traffic and flops, compared with tables made by hand. */
-#include "quadrille/perf.h"
+#include "reference/layer_cost.h"
 
 #include <math.h>
 
 #include "qdr_test.h"
-
-#define NO_COST ((qdr_perf_cost){QDR_INIT(qdr_perf_cost)})
 
 TEST(collectives)
 {
@@ -21,37 +19,34 @@ TEST(collectives)
         {QDR_SEND_RECV, 1, 8, 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        assert_true(qdr_perf_coll_elems(table[i].kind, table[i].n_ranks, table[i].n_elems) == table[i].sent);
-    assert_true(isnan(qdr_perf_coll_elems(QDR_ALL_GATHER, 0, 1)));
-    assert_true(isnan(qdr_perf_coll_elems(QDR_N_COLL_KINDS, 2, 1)));
+        assert_true(reference_coll_elems(table[i].kind, table[i].n_ranks, table[i].n_elems) == table[i].sent);
+    assert_true(isnan(reference_coll_elems(QDR_ALL_GATHER, 0, 1)));
+    assert_true(isnan(reference_coll_elems(QDR_N_COLL_KINDS, 2, 1)));
 }
 
 /* M = 960, K = 64, N = 96 on 2x4x3x5: m = 64 rows a cell; a normal layer has k = 32, n = 24, W block 768 elements, 256
  * a shard. By hand, in elements: W over z 2/3·768 = 512; X over y 3/4·64·32 = 1536; Y over x 1/2·64·24 = 768 scattered,
  * 1536 summed; dX over y 3/4·64·32 = 1536 scattered, 3072 summed; dW over d 2·4/5·256 = 409.6; b over z 2·2/3·24 = 32,
  * over d 2·4/5·24 = 38.4. */
-static qdr_perf_linear layer_by_hand(void)
+static reference_layer layer_by_hand(void)
 {
-    return (qdr_perf_linear){
-        QDR_INIT(qdr_perf_linear), .m = 960, .k = 64, .n = 96, .x = 2, .y = 4, .z = 3, .d = 5, .bias = 1,
-        .dtype = QDR_BF16};
+    return (reference_layer){.m = 960, .k = 64, .n = 96, .x = 2, .y = 4, .z = 3, .d = 5, .bias = 1, .dtype = QDR_BF16};
 }
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) <= 1e-9 * fabs(b))
 
-static double all_bytes(const qdr_perf_cost *cost)
+static double all_bytes(const reference_cost *cost)
 {
     double bytes = 0;
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        bytes += qdr_perf_channel_bytes(cost, (qdr_channel)channel);
+        bytes += reference_channel_bytes(cost, (qdr_channel)channel);
     return bytes;
 }
 
 TEST(normal_replicated)
 {
-    const qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)};
-    assert_int_equal(qdr_perf_linear_cost(&layer, &forward, &backward), QDR_OK);
+    const reference_layer layer = layer_by_hand();
+    const reference_cost forward = reference_forward_cost(&layer), backward = reference_backward_cost(&layer);
     NEAR(forward.bytes[QDR_CHANNEL_Z_GATHER][QDR_ALL_GATHER], 2 * 512.0);
     NEAR(forward.bytes[QDR_CHANNEL_X_REDUCE][QDR_ALL_REDUCE], 2 * 1536.0);
     NEAR(all_bytes(&forward), 2 * (512.0 + 1536));
@@ -67,11 +62,9 @@ TEST(normal_replicated)
 
 TEST(normal_scattered)
 {
-    qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost forward = {QDR_INIT(qdr_perf_cost)}, backward = {QDR_INIT(qdr_perf_cost)},
-                  again = {QDR_INIT(qdr_perf_cost)};
+    reference_layer layer = layer_by_hand();
     layer.in_layout = layer.out_layout = QDR_SCATTERED;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &forward, &backward), QDR_OK);
+    const reference_cost forward = reference_forward_cost(&layer), backward = reference_backward_cost(&layer);
     NEAR(forward.bytes[QDR_CHANNEL_Y_GATHER][QDR_ALL_GATHER], 2 * 1536.0);
     NEAR(forward.bytes[QDR_CHANNEL_X_REDUCE][QDR_REDUCE_SCATTER], 2 * 768.0);
     NEAR(all_bytes(&forward), 2 * (512.0 + 1536 + 768));
@@ -79,7 +72,7 @@ TEST(normal_scattered)
     NEAR(backward.bytes[QDR_CHANNEL_Y_REDUCE][QDR_REDUCE_SCATTER], 2 * 1536.0);
     NEAR(all_bytes(&backward), 2 * (512.0 + 768 + 1536) + 4 * (512 + 409.6 + 38.4 + 32));
     layer.drop_gathered = 1;
-    assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &again), QDR_OK);
+    const reference_cost again = reference_backward_cost(&layer);
     NEAR(again.bytes[QDR_CHANNEL_Y_GATHER][QDR_ALL_GATHER], 2 * 1536.0);
     NEAR(all_bytes(&again), all_bytes(&backward) + 2 * 1536);
 }
@@ -87,13 +80,15 @@ TEST(normal_scattered)
 /* Keeping the gathered X, scattered edges cost what replicated ones do. */
 TEST(layouts_cost_the_same)
 {
-    qdr_perf_cost r[] = {NO_COST, NO_COST}, s[] = {NO_COST, NO_COST};
+    reference_cost r[2] = {{.flops = 0}}, s[2] = {{.flops = 0}};
     for (int transposed = 0; transposed < 2; transposed++) {
-        qdr_perf_linear layer = layer_by_hand();
+        reference_layer layer = layer_by_hand();
         layer.transposed = transposed;
-        assert_int_equal(qdr_perf_linear_cost(&layer, &r[0], &r[1]), QDR_OK);
+        r[0] = reference_forward_cost(&layer);
+        r[1] = reference_backward_cost(&layer);
         layer.in_layout = layer.out_layout = QDR_SCATTERED;
-        assert_int_equal(qdr_perf_linear_cost(&layer, &s[0], &s[1]), QDR_OK);
+        s[0] = reference_forward_cost(&layer);
+        s[1] = reference_backward_cost(&layer);
         NEAR(all_bytes(&r[0]) + all_bytes(&r[1]), all_bytes(&s[0]) + all_bytes(&s[1]));
     }
 }
@@ -101,14 +96,16 @@ TEST(layouts_cost_the_same)
 /* A transposed layer is a normal one on the grid with x and y exchanged, its channels exchanged. */
 TEST(transposed)
 {
-    qdr_perf_linear layer = layer_by_hand(), mirror = layer_by_hand();
-    qdr_perf_cost a[] = {NO_COST, NO_COST}, b[] = {NO_COST, NO_COST};
+    reference_layer layer = layer_by_hand(), mirror = layer_by_hand();
+    reference_cost a[2] = {{.flops = 0}}, b[2] = {{.flops = 0}};
     layer.in_layout = mirror.in_layout = QDR_SCATTERED;
     layer.transposed = 1;
     mirror.x = layer.y;
     mirror.y = layer.x;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &a[0], &a[1]), QDR_OK);
-    assert_int_equal(qdr_perf_linear_cost(&mirror, &b[0], &b[1]), QDR_OK);
+    a[0] = reference_forward_cost(&layer);
+    a[1] = reference_backward_cost(&layer);
+    b[0] = reference_forward_cost(&mirror);
+    b[1] = reference_backward_cost(&mirror);
     for (int i = 0; i < 2; i++)
         for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
             NEAR(a[i].bytes[QDR_CHANNEL_X_REDUCE][kind], b[i].bytes[QDR_CHANNEL_Y_REDUCE][kind]);
@@ -121,33 +118,36 @@ TEST(transposed)
 /* The known methods: one rank sends nothing, data parallel only gradients, ZeRO-3 three times the weights. */
 TEST(degenerate_grids)
 {
-    qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost cost[] = {NO_COST, NO_COST};
+    reference_layer layer = layer_by_hand();
+    reference_cost cost[2] = {{.flops = 0}};
     const double n_weights = 64 * 96, n_bias = 96;
     layer.dtype = QDR_F32;
     layer.x = layer.y = layer.z = layer.d = 1;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost[0], &cost[1]), QDR_OK);
+    cost[0] = reference_forward_cost(&layer);
+    cost[1] = reference_backward_cost(&layer);
     assert_true(all_bytes(&cost[0]) + all_bytes(&cost[1]) == 0);
     layer.d = 8;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost[0], &cost[1]), QDR_OK);
+    cost[0] = reference_forward_cost(&layer);
+    cost[1] = reference_backward_cost(&layer);
     NEAR(all_bytes(&cost[0]) + all_bytes(&cost[1]), 4 * 2 * 7.0 / 8 * (n_weights + n_bias));
     layer.d = 1;
     layer.z = 8;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost[0], &cost[1]), QDR_OK);
+    cost[0] = reference_forward_cost(&layer);
+    cost[1] = reference_backward_cost(&layer);
     NEAR(all_bytes(&cost[0]) + all_bytes(&cost[1]), 4 * 7.0 / 8 * (3 * n_weights + 2 * n_bias));
 }
 
 TEST(choices)
 {
-    qdr_perf_linear layer = layer_by_hand();
-    qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost)}, sum = {QDR_INIT(qdr_perf_cost)};
+    reference_layer layer = layer_by_hand();
+    reference_cost cost = {.flops = 0}, sum = {.flops = 0};
     layer.no_dx = 1;
     layer.defer_sync = 1;
-    assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &cost), QDR_OK);
+    cost = reference_backward_cost(&layer);
     NEAR(all_bytes(&cost), 4 * 512.0);
     NEAR(cost.flops, 2.0 * 64 * 32 * 24);
-    CHECK_OK(qdr_perf_add(&sum, &cost));
-    CHECK_OK(qdr_perf_add(&sum, &cost));
+    reference_add_cost(&sum, &cost);
+    reference_add_cost(&sum, &cost);
     NEAR(all_bytes(&sum), 2 * 4 * 512.0);
     NEAR(sum.flops, 2 * cost.flops);
 }
@@ -170,69 +170,27 @@ TEST(levels)
     static const qdr_dtype types[] = {QDR_BF16, QDR_F32, QDR_F64};
     for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases; i++) {
         const size_t at = i / 3;
-        qdr_perf_linear layer = layer_by_hand();
-        qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost)};
+        reference_layer layer = layer_by_hand();
+        reference_cost cost = {.flops = 0};
         layer.m = 64 * 36;
         layer.d = 12;
         layer.dtype = types[i % 3];
         layer.gradient_parts = cases[at].gradient_parts;
         layer.optimizer_parts = cases[at].optimizer_parts;
         const double each = (double)qdr_dtype_bytes(layer.dtype), sum_bytes = layer.dtype == QDR_F64 ? 8 : 4;
-        assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &cost), QDR_OK);
+        cost = reference_backward_cost(&layer);
         NEAR(cost.bytes[QDR_CHANNEL_D_NEAR][QDR_REDUCE_SCATTER], sum_bytes * cases[at].near);
         NEAR(cost.bytes[QDR_CHANNEL_D_FAR][QDR_REDUCE_SCATTER], sum_bytes * cases[at].far);
         NEAR(cost.bytes[QDR_CHANNEL_D_COPIES][QDR_ALL_REDUCE], sum_bytes * cases[at].copies);
-        NEAR(qdr_perf_channel_bytes(&cost, QDR_CHANNEL_D_REDUCE), sum_bytes * 44);
-        NEAR(qdr_perf_channel_bytes(&cost, QDR_CHANNEL_Z_REDUCE), sum_bytes * (512 + 32));
+        NEAR(reference_channel_bytes(&cost, QDR_CHANNEL_D_REDUCE), sum_bytes * 44);
+        NEAR(reference_channel_bytes(&cost, QDR_CHANNEL_Z_REDUCE), sum_bytes * (512 + 32));
         layer.defer_sync = 1; /* what near scatters of each micro-batch */
-        assert_int_equal(qdr_perf_linear_cost(&layer, NULL, &cost), QDR_OK);
+        cost = reference_backward_cost(&layer);
         NEAR(cost.bytes[QDR_CHANNEL_D_NEAR][QDR_REDUCE_SCATTER], sum_bytes * cases[at].near);
         NEAR(all_bytes(&cost), each * (512 + 3072) + sum_bytes * (512 + cases[at].near));
-        assert_int_equal(qdr_perf_linear_return(&layer, &cost), QDR_OK);
+        cost = reference_return_cost(&layer);
         NEAR(cost.bytes[QDR_CHANNEL_D_NEAR][QDR_ALL_GATHER], each * cases[at].near);
         NEAR(cost.bytes[QDR_CHANNEL_D_FAR][QDR_ALL_GATHER], each * cases[at].far);
         NEAR(all_bytes(&cost), each * (cases[at].near + cases[at].far));
     }
-}
-
-/* Parts are multiples of z = 3, those of the state of the gradients', and divide z·d = 36. */
-TEST(levels_that_do_not_nest)
-{
-    static const int wrong[][2] = {{2, 0}, {4, 12}, {6, 3}, {6, 9}, {6, 15}, {0, 2}, {0, 4}, {15, 0}, {6, 30}, {72, 0}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        qdr_perf_linear layer = layer_by_hand();
-        qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost), .flops = 1};
-        layer.d = 12;
-        layer.gradient_parts = wrong[i][0];
-        layer.optimizer_parts = wrong[i][1];
-        CHECK_FAILS(qdr_perf_linear_return(&layer, &cost), QDR_ERR_ARGUMENT, "divide z*d = 36");
-        assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
-        assert_true(all_bytes(&cost) == 0 && cost.flops == 0);
-    }
-}
-
-TEST(refusals)
-{
-    qdr_perf_cost cost = {QDR_INIT(qdr_perf_cost), .flops = 1};
-    qdr_perf_linear layer = layer_by_hand();
-    assert_int_equal(qdr_perf_linear_cost(NULL, &cost, NULL), QDR_ERR_ARGUMENT);
-    assert_true(cost.flops == 0);
-    layer.size = 0;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
-    layer = layer_by_hand();
-    layer.z = 0;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
-    layer = layer_by_hand();
-    layer.m = -1;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
-    layer.m = INFINITY;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
-    layer.m = NAN;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_SHAPE);
-    layer = layer_by_hand();
-    layer.dtype = QDR_I32;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_DTYPE);
-    layer = layer_by_hand();
-    layer.out_layout = (qdr_layout)2;
-    assert_int_equal(qdr_perf_linear_cost(&layer, &cost, NULL), QDR_ERR_ARGUMENT);
 }
