@@ -11,6 +11,12 @@
 
 #include "quadrille/cuda.h"
 
+_Noreturn void gpu_end(int code)
+{
+    fflush(NULL);
+    _Exit(code);
+}
+
 _Noreturn void gpu_leave(const char *format, ...)
 {
     va_list arguments;
@@ -18,7 +24,7 @@ _Noreturn void gpu_leave(const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
-    exit(1);
+    gpu_end(1);
 }
 
 void gpu_check(qdr_status status, const char *call)

@@ -245,7 +245,7 @@ static int is_good(const program *given, const char *name, void (*fn)(rank *), i
     trial one = {name, fn, given};
     const double grace_secs = killed < 0 ? 5 : NOTICE_SECS + ABORT_SECS + 10;
     const team_opts opts = {given->n, given->as_threads, MEET_SECS, grace_secs, TRIAL_SECS};
-    if (team_run(&opts, run_trial, &one, codes) == NO_GPU) exit(NO_GPU);
+    if (team_run(&opts, run_trial, &one, codes) == NO_GPU) gpu_end(NO_GPU);
     for (int i = 0; i < given->n; i++) good &= codes[i] == (i == killed ? 128 + SIGKILL : 0);
     fprintf(stderr, "%s: %s\n", name, good ? "ok" : "FAILED");
     return good;

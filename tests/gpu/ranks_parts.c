@@ -16,7 +16,7 @@ void check(int is_right, const char *what, const char *why)
 {
     if (is_right) return;
     fprintf(stderr, "rank %d: %s: %s\n", this_rank, what, why);
-    exit(1);
+    gpu_end(1);
 }
 
 void check_nccl(ncclResult_t result, const char *what)
@@ -68,7 +68,7 @@ void rank_begin(rank *self)
     const cudaError_t found = cudaGetDeviceCount(&n_gpus);
     if (found != cudaSuccess || n_gpus == 0) {
         fprintf(stderr, "rank %d: there is no GPU: %s\n", this_rank, cudaGetErrorString(found));
-        exit(NO_GPU);
+        gpu_end(NO_GPU);
     }
     snprintf(why, sizeof why, "this is %d.%d.%d; ranks share a GPU from 2.30 on", version / 10000, version / 100 % 100,
              version % 100);
