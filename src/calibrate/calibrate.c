@@ -87,9 +87,15 @@ static void round_number(const char *key, void *user)
 static int fit(const calibration *c, qdr_machine *machine, failure *why)
 {
     *machine = c->machine;
-    if (!fail_status(why, qdr_machine_fit(machine, c->samples, c->n_samples)))
-        qdr_machine_keys(machine, round_number, machine);
-    return why->code;
+    if (fail_status(why, qdr_machine_fit(machine, c->samples, c->n_samples))) return why->code;
+    const char *link = calibrate_assumed_link(c, machine);
+    if (link && qdr_context_size(c->ctx) > 1)
+        return fail(why, EXIT_FAILED,
+                    "calibrate: collectives of more bytes took no longer, so the rate of the link '%s' is not known; "
+                    "calibrate while nothing else runs, or without --quick",
+                    link);
+    qdr_machine_keys(machine, round_number, machine);
+    return EXIT_OK;
 }
 
 /* Only rank 0 has an output file. */

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import re
 import socket
 import sys
 import unittest
@@ -29,7 +30,8 @@ class Calibrate(cases.Case):
         self.file = os.path.join(self.folder, "here.json")
 
     def calibrate(self, *words, before=(), ranks=("--local", "2")):
-        return run("calibrate", *QUICK, "-o", self.file, *words, *(() if before else ranks), before=before)
+        return cases.calibrated(lambda: run("calibrate", *QUICK, "-o", self.file, *words, *(() if before else ranks),
+                                            before=before))
 
     def assert_only_file(self):
         self.assertEqual(os.listdir(self.folder), ["here.json"])
@@ -67,6 +69,14 @@ class Calibrate(cases.Case):
             self.assertGreater(said, 0)
             self.assertGreater(float(row["serial_predicted_secs"]), 0)
             self.assertAlmostEqual(float(row["error"]), said / measured - 1, places=5)
+
+    def test_link_of_one_rank(self):
+        """What one rank cannot measure is called assumed."""
+        for n, words in {1: " (assumed: it takes several ranks to measure it)", 2: ""}.items():
+            done = self.calibrate("--force", ranks=("--local", str(n)))
+            self.assertEqual((done.returncode, done.err), (0, ""))
+            self.assertRegex(done.out, rf"# node: \S+ GB/s a rank, step \S+ us{re.escape(words)}\n")
+            self.assertEqual(json.loads(self.read(self.file))["calibration"]["links_assumed"], n == 1)
 
     def test_one_rank_and_json(self):
         done = self.calibrate("--json", "--name", "laptop of mine", ranks=())

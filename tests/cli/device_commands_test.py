@@ -146,8 +146,9 @@ class Calibrate(Case):
     def calibrate(self, *words, **environment):
         """The file, which is whole, and another command reads it."""
         file = self.path("here.json")
-        self.output("calibrate", "--quick", "--force", "-o", file, "--device", "cuda", *words,
-                    **{"QDR_CUDNN": "/no/cudnn.so", **environment})
+        done = cases.calibrated(lambda: start("calibrate", "--quick", "--force", "-o", file, "--device", "cuda", *words,
+                                              **{"QDR_CUDNN": "/no/cudnn.so", **environment}))
+        self.assertEqual((done.returncode, done.err), (0, ""))
         machine = json.loads(self.read(file))
         self.assertEqual((machine["name"], machine["device"]), ("here", "Fake GPU 0"))
         self.assertEqual((machine["memory_GiB"], machine["is_gpu"]), (2, 1))
