@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake NCCL detects what would hang or corrupt data on GPUs. Two ranks, threads of this program, on two GPUs with 8
  * SMs each. */
+#include <math.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -124,6 +125,23 @@ static void all_reduce(const rank *self, int c)
     const size_t n = (size_t)(self->number ? ELEMS - self->scene->n_lacks : ELEMS);
     NCCL(ncclAllReduce(self->data[c], self->data[c], n, ncclFloat32, ncclSum, self->comms[c], self->streams[c]));
 }
+
+/* ---- NaN ---- */
+
+/* Of one rank, in maxima and minima of floats: NCCL takes the other ranks' number. */
+static void lose_nan(rank *self)
+{
+    static const ncclRedOp_t kinds[] = {ncclMax, ncclMin};
+    for (int c = 0; c < 2; c++) {
+        const float number = (float)(self->number + 1);
+        self->data[c][0] = self->number ? number : NAN;
+        NCCL(ncclAllReduce(self->data[c], self->data[c], 1, ncclFloat32, kinds[c], self->comms[c], self->streams[c]));
+        OK(cudaStreamSynchronize(self->streams[c]));
+        assert_true(self->data[c][0] == (c ? 2 : (float)RANKS));
+    }
+}
+
+FAKE_TEST(test_nan) { play((scene){.max_ctas = 1}, lose_nan); }
 
 /* ---- order ---- */
 

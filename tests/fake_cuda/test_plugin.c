@@ -91,6 +91,14 @@ FAKE_TEST(test_part_ctas)
         }
 }
 
+/* What refuses launches of several threads, and what allows them, are both named. */
+FAKE_TEST(test_words_of_nccl)
+{
+    assert_int_equal(qdri_nccl_status(NULL, ncclInvalidUsage, "ncclAllReduce"), QDR_ERR_DEVICE);
+    assert_non_null(strstr(qdr_last_error(), "NCCL_LAUNCH_RACE_FATAL=0"));
+    assert_non_null(strstr(qdr_last_error(), "NCCL_LAUNCH_ORDER_IMPLICIT=1"));
+}
+
 /* On the device's GPU, whichever the caller uses, also when clocks are compared again, after a second. */
 FAKE_TEST(test_stamps)
 {

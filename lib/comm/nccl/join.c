@@ -28,8 +28,8 @@ static const char *remedy_of(ncclResult_t result)
     case ncclRemoteError: return "another rank or its network failed; see the message of that rank";
     case ncclSystemError: return "see what NCCL_DEBUG=WARN says of the network, shared memory (/dev/shm) and limits";
     case ncclInvalidUsage:
-        return "start one rank per GPU; if several threads launch NCCL's kernels on one, set "
-               "NCCL_LAUNCH_RACE_FATAL=0; see NCCL_DEBUG=WARN";
+        return "start one rank per GPU; if several threads launch NCCL's kernels, set NCCL_LAUNCH_RACE_FATAL=0, since "
+               "NCCL_LAUNCH_ORDER_IMPLICIT=1 makes that an error; see NCCL_DEBUG=WARN";
     case ncclUnhandledCudaError: return "an earlier kernel may have failed; see NCCL_DEBUG=WARN";
     default: return "see what NCCL_DEBUG=WARN says";
     }
