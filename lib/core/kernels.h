@@ -10,11 +10,40 @@
 
 /* operands.h says what each reads and writes. */
 typedef enum qdri_kernel_kind {
-#define KERNEL(constant, name) QDRI_K_##constant,
+#define KERNEL(constant, name, family, function) QDRI_K_##constant,
 #include "core/kernel_list.h"
 #undef KERNEL
     QDRI_N_KERNELS
 } qdri_kernel_kind;
+
+/* Those with operands in the same member of qdri_kernel, which are checked and launched alike. Before BLOCK: of one of
+ * the types of layers. */
+typedef enum qdri_kernel_family {
+    QDRI_OF_BINARY,
+    QDRI_OF_PARTS,
+    QDRI_OF_ROWS,
+    QDRI_OF_NORM,
+    QDRI_OF_ATTENTION,
+    QDRI_OF_EMBED,
+    QDRI_OF_CE,
+    QDRI_OF_REDUCE,
+    QDRI_OF_ADAMW,
+    QDRI_OF_BLOCK,
+    QDRI_OF_GATHER,
+    QDRI_OF_CODEC,
+    QDRI_OF_PACK, /* codec's member */
+    QDRI_N_FAMILIES
+} qdri_kernel_family;
+
+static inline qdri_kernel_family qdri_family_of(qdri_kernel_kind kind)
+{
+    static const unsigned char families[] = {
+#define KERNEL(constant, name, family, function) QDRI_OF_##family,
+#include "core/kernel_list.h"
+#undef KERNEL
+    };
+    return (qdri_kernel_family)families[kind];
+}
 
 #define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are processed together */
 #define QDRI_RATE_PIECES 4

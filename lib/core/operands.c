@@ -139,47 +139,31 @@ typedef struct extents {
 
 static extents extents_of(const qdri_kernel *kernel)
 {
-    switch (kernel->kind) {
-    case QDRI_K_ADD:
-    case QDRI_K_CAST:
-    case QDRI_K_GELU_FORWARD:
-    case QDRI_K_GELU_BACKWARD: return (extents){.rows = kernel->u.binary.n, .cols = 1};
-    case QDRI_K_SUM_PARTS: return (extents){.rows = kernel->u.parts.n, .cols = 1, .parts = kernel->u.parts.n_parts};
-    case QDRI_K_BIAS_ADD:
-    case QDRI_K_COLUMN_SUM:
-    case QDRI_K_POSITION_ADD:
-    case QDRI_K_POSITION_SUM:
+    switch (qdri_family_of(kernel->kind)) {
+    case QDRI_OF_BINARY: return (extents){.rows = kernel->u.binary.n, .cols = 1};
+    case QDRI_OF_PARTS: return (extents){.rows = kernel->u.parts.n, .cols = 1, .parts = kernel->u.parts.n_parts};
+    case QDRI_OF_ROWS:
         return (extents){
             .rows = kernel->u.rows.n_rows, .cols = kernel->u.rows.n_cols, .table_rows = kernel->u.rows.context};
-    case QDRI_K_NORM_MOMENTS:
-    case QDRI_K_NORM_MERGE:
-    case QDRI_K_NORM_APPLY:
-    case QDRI_K_NORM_SUMS:
-    case QDRI_K_NORM_BACKWARD:
+    case QDRI_OF_NORM:
         return (extents){.rows = kernel->u.norm.n_rows, .cols = kernel->u.norm.n_cols, .parts = kernel->u.norm.n_parts};
-    case QDRI_K_ATTENTION_FORWARD:
-    case QDRI_K_ATTENTION_BACKWARD: {
+    case QDRI_OF_ATTENTION: {
         const int64_t heads = kernel->u.attention.n_heads, size = kernel->u.attention.head_size;
         return (extents){.rows = kernel->u.attention.n_rows,
                          .cols = heads * size,
                          .qkv_cols = (heads + 2 * kernel->u.attention.n_kv_heads) * size,
                          .heads = heads};
     }
-    case QDRI_K_EMBED_FORWARD:
-    case QDRI_K_EMBED_BACKWARD:
+    case QDRI_OF_EMBED:
         return (extents){.rows = kernel->u.embed.n_rows,
                          .cols = kernel->u.embed.n_cols,
                          .table_rows = kernel->u.embed.end - kernel->u.embed.begin};
-    case QDRI_K_CE_MAX:
-    case QDRI_K_CE_SUMS:
-    case QDRI_K_CE_LOSS:
-    case QDRI_K_CE_BACKWARD: return (extents){.rows = kernel->u.ce.n_rows, .cols = kernel->u.ce.n_cols};
-    case QDRI_K_SUM_SQUARES: return (extents){.rows = kernel->u.reduce.n, .cols = 1};
-    case QDRI_K_ADAMW: return (extents){.rows = kernel->u.adamw.n, .cols = 1};
-    case QDRI_K_COPY_BLOCK:
-        return (extents){.rows = kernel->u.block.n_rows, .cols = (int64_t)kernel->u.block.row_bytes};
-    case QDRI_K_COPY:
-    case QDRI_K_ZERO: return (extents){.rows = 1, .cols = (int64_t)kernel->u.block.row_bytes};
+    case QDRI_OF_CE: return (extents){.rows = kernel->u.ce.n_rows, .cols = kernel->u.ce.n_cols};
+    case QDRI_OF_REDUCE: return (extents){.rows = kernel->u.reduce.n, .cols = 1};
+    case QDRI_OF_ADAMW: return (extents){.rows = kernel->u.adamw.n, .cols = 1};
+    case QDRI_OF_BLOCK:
+        return (extents){.rows = kernel->kind == QDRI_K_COPY_BLOCK ? kernel->u.block.n_rows : 1,
+                         .cols = (int64_t)kernel->u.block.row_bytes};
     default: return (extents){.rows = 0};
     }
 }
@@ -244,7 +228,7 @@ void qdri_kernel_bind(qdri_kernel *kernel, void *const *reads, int n_reads, void
 const char *qdri_kernel_name(qdri_kernel_kind kind)
 {
     static const char *const names[] = {
-#define KERNEL(constant, name) name,
+#define KERNEL(constant, name, family, function) name,
 #include "core/kernel_list.h"
 #undef KERNEL
     };

@@ -254,44 +254,12 @@ static qdr_status pack_check(const qdri_kernel *kernel)
     return not_null(kernel, "y", kernel->u.codec.y, n);
 }
 
-static qdr_status (*const checks[QDRI_N_KERNELS])(const qdri_kernel *kernel) = {
-    [QDRI_K_ADD] = binary_check,
-    [QDRI_K_SUM_PARTS] = parts_check,
-    [QDRI_K_CAST] = binary_check,
-    [QDRI_K_BIAS_ADD] = rows_check,
-    [QDRI_K_COLUMN_SUM] = rows_check,
-    [QDRI_K_GELU_FORWARD] = binary_check,
-    [QDRI_K_GELU_BACKWARD] = binary_check,
-    [QDRI_K_NORM_MOMENTS] = norm_check,
-    [QDRI_K_NORM_MERGE] = norm_check,
-    [QDRI_K_NORM_APPLY] = norm_check,
-    [QDRI_K_NORM_SUMS] = norm_check,
-    [QDRI_K_NORM_BACKWARD] = norm_check,
-    [QDRI_K_ATTENTION_FORWARD] = attention_check,
-    [QDRI_K_ATTENTION_BACKWARD] = attention_check,
-    [QDRI_K_EMBED_FORWARD] = embed_check,
-    [QDRI_K_EMBED_BACKWARD] = embed_check,
-    [QDRI_K_POSITION_ADD] = rows_check,
-    [QDRI_K_POSITION_SUM] = rows_check,
-    [QDRI_K_CE_MAX] = ce_check,
-    [QDRI_K_CE_SUMS] = ce_check,
-    [QDRI_K_CE_LOSS] = ce_check,
-    [QDRI_K_CE_BACKWARD] = ce_check,
-    [QDRI_K_SUM_SQUARES] = reduce_check,
-    [QDRI_K_ADAMW_RATE] = adamw_check,
-    [QDRI_K_ADAMW_BEGIN] = adamw_check,
-    [QDRI_K_ADAMW] = adamw_check,
-    [QDRI_K_COPY_BLOCK] = block_check,
-    [QDRI_K_COPY] = block_check,
-    [QDRI_K_ZERO] = block_check,
-    [QDRI_K_REDUCE] = gather_check,
-    [QDRI_K_TO_KEYS] = gather_check,
-    [QDRI_K_FROM_KEYS] = gather_check,
-    [QDRI_K_ENCODE] = codec_check,
-    [QDRI_K_DECODE] = codec_check,
-    [QDRI_K_DECODE_SUM] = codec_check,
-    [QDRI_K_PACK] = pack_check,
-    [QDRI_K_UNPACK] = pack_check,
+static qdr_status (*const checks[QDRI_N_FAMILIES])(const qdri_kernel *kernel) = {
+    [QDRI_OF_BINARY] = binary_check, [QDRI_OF_PARTS] = parts_check,         [QDRI_OF_ROWS] = rows_check,
+    [QDRI_OF_NORM] = norm_check,     [QDRI_OF_ATTENTION] = attention_check, [QDRI_OF_EMBED] = embed_check,
+    [QDRI_OF_CE] = ce_check,         [QDRI_OF_REDUCE] = reduce_check,       [QDRI_OF_ADAMW] = adamw_check,
+    [QDRI_OF_BLOCK] = block_check,   [QDRI_OF_GATHER] = gather_check,       [QDRI_OF_CODEC] = codec_check,
+    [QDRI_OF_PACK] = pack_check,
 };
 
 qdr_status qdri_kernel_check(const qdri_kernel *kernel)
@@ -299,9 +267,10 @@ qdr_status qdri_kernel_check(const qdri_kernel *kernel)
     if (!kernel) return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: its description is NULL");
     if ((int)kernel->kind < 0 || kernel->kind >= QDRI_N_KERNELS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "kernel: there is no kernel %d", (int)kernel->kind);
-    if (kernel->kind < QDRI_K_COPY_BLOCK && !qdri_is_float(kernel->dtype))
+    const qdri_kernel_family family = qdri_family_of(kernel->kind);
+    if (family < QDRI_OF_BLOCK && !qdri_is_float(kernel->dtype))
         return QDR_FAIL(QDR_ERR_DTYPE, "kernel: the type is %s; use " QDRI_FLOAT_NAMES, qdr_dtype_name(kernel->dtype));
-    QDR_TRY(checks[kernel->kind](kernel));
+    QDR_TRY(checks[family](kernel));
     return operands_check(kernel);
 }
 

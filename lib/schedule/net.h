@@ -65,17 +65,23 @@ typedef struct qdri_edge {
     qdri_ref d; /* while a backward pass is built: the location of the gradient, or QDRI_NO_REF */
 } qdri_edge;
 
+/* Kinds of nodes, and the file of ops/ that has each; all but the first two are operations. */
+#define QDRI_NODE_KINDS(X)                                                                                             \
+    X(LINEAR, linear)                                                                                                  \
+    X(EMBEDDING, embedding)                                                                                            \
+    X(NORM, norm)                                                                                                      \
+    X(ATTENTION, attention)                                                                                            \
+    X(GELU, gelu)                                                                                                      \
+    X(RESIDUAL, residual)                                                                                              \
+    X(CROSS_ENTROPY, loss)                                                                                             \
+    X(CALLER, caller)                                                                                                  \
+    X(STAND_IN, stand_in)
+
 typedef enum qdri_node_kind {
-    QDRI_NODE_LINEAR,
-    QDRI_NODE_EMBEDDING,
-    QDRI_NODE_NORM, /* this and the following ones are operations */
-    QDRI_NODE_ATTENTION,
-    QDRI_NODE_GELU,
-    QDRI_NODE_RESIDUAL,
-    QDRI_NODE_CROSS_ENTROPY,
-    QDRI_NODE_CALLER,
-    QDRI_NODE_STAND_IN,
-    QDRI_N_NODE_KINDS
+#define QDRI_NODE_KIND(kind, file) QDRI_NODE_##kind,
+    QDRI_NODE_KINDS(QDRI_NODE_KIND)
+#undef QDRI_NODE_KIND
+        QDRI_N_NODE_KINDS
 } qdri_node_kind;
 
 /* A linear layer or an embedding. */

@@ -39,8 +39,9 @@ typedef struct qdri_op {
     void (*backward)(const qdri_op_part *part); /* NULL: gradients are passed on */
     int backward_needs; /* sum of QDRI_NEEDS_… */
 } qdri_op;
-extern const qdri_op qdri_linear_op, qdri_embedding_op, qdri_norm_op, qdri_attention_op, qdri_gelu_op, qdri_residual_op,
-    qdri_loss_op, qdri_caller_op, qdri_stand_in_op;
+#define QDRI_DECLARE_OP(kind, file) extern const qdri_op qdri_##file##_op;
+QDRI_NODE_KINDS(QDRI_DECLARE_OP)
+#undef QDRI_DECLARE_OP
 
 /* What the backward of a kind of node needs. */
 int qdri_op_backward_needs(qdri_node_kind kind);

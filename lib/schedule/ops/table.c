@@ -3,11 +3,9 @@
 #include "schedule/ops/op.h"
 
 static const qdri_op *const ops[QDRI_N_NODE_KINDS] = {
-    [QDRI_NODE_NORM] = &qdri_norm_op,          [QDRI_NODE_ATTENTION] = &qdri_attention_op,
-    [QDRI_NODE_GELU] = &qdri_gelu_op,          [QDRI_NODE_RESIDUAL] = &qdri_residual_op,
-    [QDRI_NODE_CROSS_ENTROPY] = &qdri_loss_op, [QDRI_NODE_CALLER] = &qdri_caller_op,
-    [QDRI_NODE_LINEAR] = &qdri_linear_op,      [QDRI_NODE_EMBEDDING] = &qdri_embedding_op,
-    [QDRI_NODE_STAND_IN] = &qdri_stand_in_op,
+#define ROW(kind, file) &qdri_##file##_op,
+    QDRI_NODE_KINDS(ROW)
+#undef ROW
 };
 
 qdr_status qdri_net_add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *edge)

@@ -32,32 +32,9 @@ static inline void row_sum(int64_t n, real *p, const elem *x)
 
 #define TABLE_NAME(isa) TABLE_NAME_(isa)
 
+#define NONE NULL
 const qdri_kernel_fn TABLE_NAME(QDRI_ISA)[QDRI_N_KERNELS] = {
-    [QDRI_K_ADD] = add,
-    [QDRI_K_SUM_PARTS] = sum_parts,
-    [QDRI_K_CAST] = cast,
-    [QDRI_K_BIAS_ADD] = bias_add,
-    [QDRI_K_COLUMN_SUM] = column_sum,
-    [QDRI_K_GELU_FORWARD] = gelu_forward,
-    [QDRI_K_GELU_BACKWARD] = gelu_backward,
-    [QDRI_K_NORM_MOMENTS] = norm_moments,
-    [QDRI_K_NORM_MERGE] = norm_merge,
-    [QDRI_K_NORM_APPLY] = norm_apply,
-    [QDRI_K_NORM_SUMS] = norm_sums,
-    [QDRI_K_NORM_BACKWARD] = norm_backward,
-    [QDRI_K_ATTENTION_FORWARD] = attention_forward,
-    [QDRI_K_ATTENTION_BACKWARD] = attention_backward,
-    [QDRI_K_EMBED_FORWARD] = embed_forward,
-    [QDRI_K_EMBED_BACKWARD] = embed_backward,
-    [QDRI_K_POSITION_ADD] = position_add,
-    [QDRI_K_POSITION_SUM] = position_sum,
-    [QDRI_K_CE_MAX] = ce_max,
-    [QDRI_K_CE_SUMS] = ce_sums,
-    [QDRI_K_CE_LOSS] = ce_loss,
-    [QDRI_K_CE_BACKWARD] = ce_backward,
-    [QDRI_K_SUM_SQUARES] = sum_squares,
-    [QDRI_K_ADAMW_RATE] = adamw_rate,
-    [QDRI_K_ADAMW_BEGIN] = adamw_begin,
-    [QDRI_K_ADAMW] = adamw,
-    [QDRI_K_COPY_BLOCK] = copy_block,
+#define KERNEL(constant, name, family, function) function,
+#include "core/kernel_list.h"
+#undef KERNEL
 };

@@ -5,40 +5,21 @@
 
 cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
-    switch (kernel->kind) {
-    case QDRI_K_ADD:
-    case QDRI_K_SUM_PARTS:
-    case QDRI_K_CAST:
-    case QDRI_K_GELU_FORWARD:
-    case QDRI_K_GELU_BACKWARD: return qdri_cuda_elements(kernel, target);
-    case QDRI_K_BIAS_ADD:
-    case QDRI_K_COLUMN_SUM:
-    case QDRI_K_POSITION_ADD:
-    case QDRI_K_POSITION_SUM: return qdri_cuda_rows(kernel, target);
-    case QDRI_K_NORM_MOMENTS:
-    case QDRI_K_NORM_MERGE:
-    case QDRI_K_NORM_APPLY:
-    case QDRI_K_NORM_SUMS:
-    case QDRI_K_NORM_BACKWARD: return qdri_cuda_norm(kernel, target);
-    case QDRI_K_EMBED_FORWARD:
-    case QDRI_K_EMBED_BACKWARD: return qdri_cuda_embed(kernel, target);
-    case QDRI_K_CE_MAX:
-    case QDRI_K_CE_SUMS:
-    case QDRI_K_CE_LOSS:
-    case QDRI_K_CE_BACKWARD: return qdri_cuda_cross_entropy(kernel, target);
-    case QDRI_K_SUM_SQUARES:
-    case QDRI_K_ADAMW_RATE:
-    case QDRI_K_ADAMW_BEGIN:
-    case QDRI_K_ADAMW: return qdri_cuda_optimizer(kernel, target);
-    case QDRI_K_COPY_BLOCK:
-    case QDRI_K_REDUCE:
-    case QDRI_K_TO_KEYS:
-    case QDRI_K_FROM_KEYS: return qdri_cuda_moves(kernel, target);
-    case QDRI_K_ENCODE:
-    case QDRI_K_DECODE:
-    case QDRI_K_DECODE_SUM: return qdri_cuda_codec(kernel, target);
-    case QDRI_K_ATTENTION_FORWARD:
-    case QDRI_K_ATTENTION_BACKWARD: return qdri_cuda_attention(kernel, target);
+    switch (qdri_family_of(kernel->kind)) {
+    case QDRI_OF_BINARY:
+    case QDRI_OF_PARTS: return qdri_cuda_elements(kernel, target);
+    case QDRI_OF_ROWS: return qdri_cuda_rows(kernel, target);
+    case QDRI_OF_NORM: return qdri_cuda_norm(kernel, target);
+    case QDRI_OF_ATTENTION: return qdri_cuda_attention(kernel, target);
+    case QDRI_OF_EMBED: return qdri_cuda_embed(kernel, target);
+    case QDRI_OF_CE: return qdri_cuda_cross_entropy(kernel, target);
+    case QDRI_OF_REDUCE:
+    case QDRI_OF_ADAMW: return qdri_cuda_optimizer(kernel, target);
+    case QDRI_OF_BLOCK:
+        if (kernel->kind != QDRI_K_COPY_BLOCK) return cudaErrorNotSupported; /* copies and zeros need no kernel */
+        return qdri_cuda_moves(kernel, target);
+    case QDRI_OF_GATHER: return qdri_cuda_moves(kernel, target);
+    case QDRI_OF_CODEC: return qdri_cuda_codec(kernel, target);
     default: return cudaErrorNotSupported;
     }
 }
