@@ -244,6 +244,7 @@ const char *qdr_time_term_name(qdr_time_term term)
 {
     static const char *const names[] = {"products", "attention", "kernels", "recompute", "ends",   "optimizer",
                                         "x",        "y",         "z",       "d",         "bubble", "host"};
+    _Static_assert(sizeof names / sizeof *names == QDR_N_TIME_TERMS, "a name for each");
     return term >= 0 && term < QDR_N_TIME_TERMS ? names[term] : "?";
 }
 
@@ -251,5 +252,6 @@ const char *qdr_memory_term_name(qdr_memory_term term)
 {
     static const char *const names[] = {"parameters",  "gradients", "feedback",  "optimizer",
                                         "activations", "gathered",  "workspace", "reserve"};
+    _Static_assert(sizeof names / sizeof *names == QDR_N_MEMORY_TERMS, "a name for each");
     return term >= 0 && term < QDR_N_MEMORY_TERMS ? names[term] : "?";
 }

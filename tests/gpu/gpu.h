@@ -15,8 +15,8 @@ void gpu_check_lt(cublasStatus_t error, const char *call);
 #define OK(call) gpu_check((call), #call)
 #define CUDA_OK(call) gpu_check_cuda((call), #call)
 #define LT_OK(call) gpu_check_lt((call), #call)
-/* Ends the process at once, after writing what is buffered: exit() from one of several ranks that are threads would take
- * down libraries which the others are using. */
+/* Ends the process at once, after writing what is buffered: exit() from one of several ranks that are threads would
+ * unload libraries which the others are using. */
 _Noreturn void gpu_end(int code);
 /* Leaves with exit code 1. */
 _Noreturn void gpu_leave(const char *format, ...) __attribute__((format(printf, 1, 2)));
