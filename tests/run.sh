@@ -182,7 +182,8 @@ on_core() {
 tidy() { python3 tests/tools/check_tidy.py build ${full:+--full}; }
 symbols() {
     python3 tests/tools/check_layers.py --objects build &&
-        python3 tests/tools/check_symbols.py build/lib/libquadrille.so build/lib/libquadrille_perf.so &&
+        python3 tests/tools/check_symbols.py --headers include build/lib/libquadrille.so \
+            build/lib/libquadrille_perf.so &&
         if [ -e build/lib/libquadrille_cuda.so ]; then
             python3 tests/tools/check_symbols.py --needs 'cudart cublasLt nccl' build/lib/libquadrille_cuda.so
         fi

@@ -3,7 +3,7 @@
 #include "chart.h"
 
 #include <math.h>
-#include <quadrille/output.h>
+#include <quadrille_private/output.h>
 
 #include "src/common/svg.h"
 

@@ -3,7 +3,7 @@
 #include "corpus.h"
 
 #include <dirent.h>
-#include <quadrille/input.h>
+#include <quadrille_private/input.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

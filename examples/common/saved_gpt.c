@@ -2,7 +2,7 @@
 #include "saved_gpt.h"
 
 #include <jansson.h>
-#include <quadrille/input.h>
+#include <quadrille_private/input.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,6 +3,8 @@
 #include "saved_run.h"
 
 #include <math.h>
+#include <quadrille_private/input.h>
+#include <quadrille_private/output.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,8 @@
 #ifndef EXAMPLES_TRAINING_H
 #define EXAMPLES_TRAINING_H
 
+#include <quadrille_private/output.h>
+
 #include "chart.h"
 #include "codec_switch.h"
 #include "corpus.h"

@@ -171,8 +171,9 @@ typedef struct qdr_machine {
 
 /** Loads a machine by path or by name. An argument that contains a slash, ends in ".json" or is "-" is a path;
  * everything else is a name from qdr_machine_list(): machines/NAME.json in a folder of QDR_DATA_PATH or of the
- * installed data. "here" is what `quadrille calibrate` left for this host (qdr_data_host_file()), else "laptop". A
- * file may be `based_on` another and then states only the differences; its lists replace the other's.
+ * installed data. "here" is what `quadrille calibrate` left for this host, hosts/HOST.json in the folder quadrille of
+ * XDG_DATA_HOME, else of ~/.local/share; without it "laptop". A file may be `based_on` another and then states only the
+ * differences; its lists replace the other's.
  *  @param[out] machine  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, an unknown name (the sentence lists the nearest ones), invalid JSON, or a key that
  *                            is missing or out of range (file and key)

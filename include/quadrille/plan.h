@@ -325,8 +325,8 @@ typedef struct qdr_stored_plan {
  *    predicted_secs, predicted_memory_bytes
  *
  * to a new file, or in place of an existing plan.
- *  @retval QDR_ERR_ARGUMENT  NULL; nothing can be written under this name (output.h); or the file exists and is not a
- *                            plan: it is left as it is
+ *  @retval QDR_ERR_ARGUMENT  NULL; nothing can be written under this name; or the file exists and is not a plan: it
+ *                            is left as it is
  *  @retval others            as qdr_network_params()
  *  @retval QDR_ERR_IO        it could not be written completely; an older plan is left as it is */
 QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path);

@@ -94,7 +94,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_safetensors_verify(const qdr_safetensors *f
 /** Begins a file, which appears under its name when it is closed, and then replaces an older one. The elements begin at
  * a multiple of 4,096 bytes.
  *
- *  @param path      as qdr_output_open()
+ *  @param path      a regular file, or a name that does not exist yet. Symbolic links are followed
  *  @param tensors   n tensors, in the order of their elements. Of each are used: name, which must be unique; shape;
  *                   and type, or dtype if type is NULL
  *  @param metadata  keys and values in turn, NULL after the last; NULL: none. `crc32` and `header_crc32` are added

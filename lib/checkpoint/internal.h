@@ -7,7 +7,7 @@
 #include "core/input.h"
 #include "core/named.h"
 #include "core/safetensors.h"
-#include "quadrille/output.h"
+#include "quadrille_private/output.h"
 
 enum { QDRI_FILE_CHUNK = 1 << 20 /* bytes */ };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* QDR_TRACE=FILE: each rank of a context writes what its schedules did to FILE.RANK, when the context is destroyed. A
  * trace that cannot be written is reported in the log, and is not an error. */
-#include <quadrille/output.h>
+#include <quadrille_private/output.h>
 #include <string.h>
 #include <time.h>
 

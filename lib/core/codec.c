@@ -12,7 +12,7 @@
 #include "core/codec_format.h"
 #include "core/order.h"
 #include "core/size.h"
-#include "quadrille/names.h"
+#include "quadrille_private/names.h"
 
 enum { USUAL_BLOCK = 128, LEAST_RATE = 4, MOST_RATE = 24, WORD_BYTES = 64 };
 #define MOST_LEAST_BYTES (INT64_C(1) << 40)

@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "core/sized.h"
 #include "core/variables.h"
-#include "quadrille/names.h"
+#include "quadrille_private/names.h"
 
 extern char **environ;
 

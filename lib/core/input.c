@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads whole files, within limits of size and time. */
-#include "quadrille/input.h"
+#include "quadrille_private/input.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Needed by lib/ and perfmodel/ in addition to quadrille/input.h. */
+/* Needed by lib/ and perfmodel/ in addition to quadrille_private/input.h. */
 #ifndef QDRI_CORE_INPUT_H
 #define QDRI_CORE_INPUT_H
 
-#include "quadrille/input.h"
+#include "quadrille_private/input.h"
 
 /* The path as it appears in messages: printable, truncated at its beginning, "standard input" for "-". */
 void qdri_input_name(const char *path, char *name, size_t capacity);

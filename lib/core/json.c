@@ -11,7 +11,7 @@
 #include "core/input.h"
 #include "core/json_text.h"
 #include "core/size.h"
-#include "quadrille/input.h"
+#include "quadrille_private/input.h"
 
 enum { NAME_BYTES = 200, MOST_STEPS = 32 };
 

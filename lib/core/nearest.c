@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "quadrille/names.h"
+#include "quadrille_private/names.h"
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 

@@ -3,7 +3,7 @@
 #include "files/data.h"
 
 #include <dirent.h>
-#include <quadrille/data.h>
+#include <quadrille_private/data.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "core/nearest.h"
 #include "core/self.h"
 #include "core/size.h"
-#include "quadrille/names.h"
+#include "quadrille_private/names.h"
 
 #define ENDING ".json"
 #define ENDING_BYTES (sizeof ENDING - 1)

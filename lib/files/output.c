@@ -4,7 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <quadrille/output.h>
+#include <quadrille_private/output.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Which storage each W gets: according to a file of earlier choices, or by timing the products. Rank 0 reads and writes
  * the file; all ranks have its choices, and so make the same ones. */
 #include <errno.h>
-#include <quadrille/output.h>
+#include <quadrille_private/output.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

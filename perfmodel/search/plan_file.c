@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans as files. */
 #include <math.h>
-#include <quadrille/output.h>
+#include <quadrille_private/output.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include <quadrille/gpu.h>
 
 #include <quadrille/cuda.h>
-#include <quadrille/data.h>
+#include <quadrille_private/data.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The config.json of a GPT-2. Its keys, their defaults and other names are those of GPT2Config of transformers. */
-#include <quadrille/input.h>
+#include <quadrille_private/input.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maps: which tensors of another program are which of ours. See docs/checkpoint.md. */
 #include <ctype.h>
-#include <quadrille/data.h>
-#include <quadrille/input.h>
+#include <quadrille_private/data.h>
+#include <quadrille_private/input.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

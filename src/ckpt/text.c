@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and shapes for messages and tables. */
-#include <quadrille/input.h>
+#include <quadrille_private/input.h>
 #include <stdio.h>
 #include <string.h>
 

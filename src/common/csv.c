@@ -3,7 +3,7 @@
 #include "common/csv.h"
 
 #include <math.h>
-#include <quadrille/input.h>
+#include <quadrille_private/input.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

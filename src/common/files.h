@@ -3,7 +3,7 @@
 #ifndef QUADRILLE_SRC_COMMON_FILES_H
 #define QUADRILLE_SRC_COMMON_FILES_H
 
-#include <quadrille/output.h>
+#include <quadrille_private/output.h>
 
 #include "common/failure.h"
 

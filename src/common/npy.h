@@ -6,7 +6,7 @@
 #ifndef QUADRILLE_SRC_COMMON_NPY_H
 #define QUADRILLE_SRC_COMMON_NPY_H
 
-#include <quadrille/output.h>
+#include <quadrille_private/output.h>
 
 #include "common/failure.h"
 

@@ -6,8 +6,8 @@
 #include <getopt.h>
 #include <math.h>
 #include <quadrille/environment.h>
-#include <quadrille/names.h>
 #include <quadrille/types.h>
+#include <quadrille_private/names.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

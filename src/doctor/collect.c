@@ -2,8 +2,8 @@
 /* The facts of the node on which this process runs. */
 #define _DEFAULT_SOURCE 1 /* realpath, gethostname */
 #include <limits.h>
-#include <quadrille/data.h>
 #include <quadrille/launch.h>
+#include <quadrille_private/data.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>

@@ -2,7 +2,7 @@
 /* Reads the traces of all ranks of one run, and rejects files that do not belong together. */
 #include <limits.h>
 #include <math.h>
-#include <quadrille/input.h>
+#include <quadrille_private/input.h>
 #include <stdlib.h>
 #include <string.h>
 

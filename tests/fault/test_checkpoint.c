@@ -18,6 +18,7 @@
 #include "fault/inject.h"
 #include "fault/trained.h"
 #include "files/partial.h"
+#include "quadrille_private/output.h"
 
 enum { MOST_RANKS = 4, MOST_CALLS = 5000, PATH_BYTES = 128, WIDTH = 6 };
 

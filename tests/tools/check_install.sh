@@ -286,7 +286,8 @@ check_versions() {
     [ "$(readlink "$lib/libquadrille.so.0")" = "libquadrille.so.$version" ] || fail "the file of the soname"
 }
 
-# No installed file contains the path of a build folder; links in the documentation lead to installed files.
+# All public headers are installed, and no others. No installed file contains the path of a build folder; links in the
+# documentation lead to installed files.
 check_files() {
     for name in LICENSE README.md CHANGELOG.md docs/tutorial.md docs/images/loss.svg examples/linear.c \
         examples/common/gpt.c; do
@@ -296,6 +297,8 @@ check_files() {
     for folder in checkpoints models machines; do
         diff -r "$top/perfmodel/$folder" "$prefix/share/quadrille/$folder"
     done
+    diff -r "$top/include/quadrille" "$prefix/include/quadrille"
+    [ ! -e "$prefix/include/quadrille_private" ] || fail "private headers are installed"
     ! grep -rlF -e "$build" -e "$top" -e "$scratch" "$lib/pkgconfig" "$lib/cmake" "$prefix/share/modulefiles" ||
         fail "files that name folders of the build"
     ! grep -n -v '^Installing ' "$scratch/install.log" || fail "meson install says more than what it installs"

@@ -46,6 +46,7 @@ HOMES = {
     "oneapi/dnnl": ["lib/dev/cpu/"],
     "mpi.h": ["lib/comm/mpi/", "include/quadrille/mpi.h"],
     "quadrille/mpi.h": ["lib/comm/mpi/", "lib/context/context_mpi.c", "src/", "examples/"],
+    "quadrille_private/": ["lib/", "perfmodel/", "src/", "examples/common/"],  # not where strangers look or copy
     "hwloc": ["lib/topo/"],
     "link.h": ["src/doctor/build.c"],
     "linux/futex.h": ["lib/dev/wake_event.c"],
@@ -74,6 +75,8 @@ def home_of(header):
 
 def check_foreign(path, header, angled):
     if path.startswith("include/") and not angled:  # our own, under any name
+        if path.startswith("include/quadrille/") and "/" in header:
+            yield f'"{header}": public headers include public ones only'
         return
     home = home_of(header)
     if home is not None:
@@ -141,7 +144,7 @@ def check_include(path, header, angled):
     if path.startswith("tests/"):
         return
     yield from check_foreign(path, header, angled)
-    if header.startswith("quadrille/") or angled:
+    if header.startswith(("quadrille/", "quadrille_private/")) or angled:
         return
     inside = header.split("/")[0] in ROOMS
     if path.startswith("examples/") and header.startswith("src/") and not header.startswith("src/common/"):
@@ -156,7 +159,7 @@ def check_include(path, header, angled):
     elif path.startswith(("lib/", "perfmodel/")):
         yield from check_room(path, header)
     elif inside or "lib/" in header or header == "config.h":
-        yield f'"{header}": {path.split("/")[0]} uses public headers only'
+        yield f'"{header}": {path.split("/")[0]} uses the headers of include only'
 
 
 def problems(folder):

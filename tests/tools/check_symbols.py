@@ -3,9 +3,13 @@
 """Symbols: a shared library exports only names that begin with qdr_, and defines all of its own; those that it uses
 from others are in libraries that it names itself, not in libraries that those happen to load.
 
-usage: check_symbols.py [--needs NAMES] LIBRARY...    --needs: what it is linked with besides the C library
+usage: check_symbols.py [--needs NAMES] [--headers INCLUDE] LIBRARY...
+
+--needs: what it is linked with besides the C library. --headers: a header declares what it exports, as QDR_API, or as
+QDR_PRIVATE_API if and only if it has the version of private symbols.
 """
 import argparse
+import glob
 import os
 import re
 import subprocess
@@ -20,11 +24,31 @@ def names(library, *options):
     return [line.split()[-1].split("@")[0] for line in listed.splitlines()]
 
 
+def exported(library):
+    """{name: its version, or ""}; the versions' own names are not among them."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    symbols = [line.split()[-1].partition("@@") for line in listed.splitlines() if line.split()[-2] != "A"]
+    return {name: version for name, _, version in symbols if name not in LINKER}
+
+
+def undeclared(library, headers):
+    declared = {}
+    for path in glob.glob(os.path.join(headers, "*", "*.h")):
+        with open(path, encoding="utf-8") as file:
+            found = re.findall(r"^QDR_(PRIVATE_)?API\b[^;(]*?\b(qdr_\w+)\(", file.read(), re.M)
+        declared.update({name: bool(private) for private, name in found})
+    for name, version in exported(library).items():
+        if name not in declared:
+            yield f"{library}: exports {name}, which no header declares"
+        elif declared[name] != version.startswith("QDR_PRIVATE_"):
+            yield f"{library}: exports {name} with the version '{version}'; see lib/private.map.in"
+
+
 def problems(library):
-    exported = [name for name in names(library, "--defined-only") if name not in LINKER]
-    if not exported:
+    functions = exported(library)
+    if not functions:
         yield f"{library}: exports nothing"
-    for name in exported:
+    for name in functions:
         if not name.startswith("qdr_"):
             yield f"{library}: exports {name}; make it static, or hidden"
     for name in names(library, "--undefined-only"):
@@ -69,12 +93,15 @@ def strange_needs(library, wanted):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--needs", type=str.split)
+    parser.add_argument("--headers")
     parser.add_argument("libraries", nargs="+")
     arguments = parser.parse_args()
     found = [problem for library in arguments.libraries for problem in problems(library)]
     for library in arguments.libraries:
         if arguments.needs is not None:
             found += strange_needs(library, arguments.needs)
+        if arguments.headers:
+            found += undeclared(library, arguments.headers)
     for problem in found:
         print(problem)
     return 1 if found else 0

@@ -123,7 +123,9 @@ class Layers(Case):
                            ("examples/o.c", '#include "src/common/svg.h"'),
                            ("lib/schedule/k.c", "#include <jansson.h>"),
                            ("perfmodel/price/l.c", '#include "files/data.h"'),
-                           ("lib/comm/mpi/m.c", '#include "comm/comm.h"'), ("lib/dev/n.cuh", "#include <utility>")):
+                           ("lib/comm/mpi/m.c", '#include "comm/comm.h"'), ("lib/dev/n.cuh", "#include <utility>"),
+                           ("src/common/p.c", "#include <quadrille_private/output.h>"),
+                           ("include/quadrille_private/q.h", '#include "../quadrille/status.h"')):
             self.assertEqual(self.check(path, line), [], line)
 
     def test_faults(self):
@@ -150,7 +152,10 @@ class Layers(Case):
                            ("lib/schedule/ze.c", '#include "price/price.h"'),
                            ("lib/dev/zf.c", '#include "dev/cpu/cpu.h"'),
                            ("lib/dev/cpu/zg.c", '#include "dev/cuda/cuda.h"'),
-                           ("lib/dev/cuda/zc.cu", '#include "comm/comm.h"')):
+                           ("lib/dev/cuda/zc.cu", '#include "comm/comm.h"'),
+                           ("examples/zh.c", "#include <quadrille_private/output.h>"),
+                           ("include/quadrille/zi.h", "#include <quadrille_private/output.h>"),
+                           ("include/quadrille/zj.h", '#include "../quadrille_private/output.h"')):
             with self.subTest(line=line, path=path):
                 self.assertEqual(len(self.check(path, line)), 1)
                 os.remove(os.path.join(self.folder, path))
@@ -342,6 +347,17 @@ class Symbols(Case):
                      "int qdr_one(void) { return 1; } int qdri_two;\n"):
             with self.subTest(text=text):
                 self.assertEqual(len(self.build(text)), 1)
+
+    def test_headers(self):
+        """What is exported is declared, and has a version if and only if it is private."""
+        versions = "-Wl,--version-script=" + self.plant("a.map", "QDR_PRIVATE_1 { qdr_own*; };\n")
+        self.assertEqual(self.build("int qdr_one(void) { return 1; } int qdr_own(void) { return 2; }\n", versions), [])
+        for text, n_found in (("QDR_API int qdr_one(void);\nQDR_PRIVATE_API int\nqdr_own(void);\n", 0), ("", 2),
+                              ("QDR_API int qdr_one(void);\nQDR_API int qdr_own(void);\n", 1),
+                              ("QDR_PRIVATE_API int qdr_one(void);\nQDR_PRIVATE_API int qdr_own(void);\n", 1)):
+            self.plant("include/a/a.h", text)
+            found = list(check_symbols.undeclared(self.folder + "/liba.so", self.folder + "/include"))
+            self.assertEqual(len(found), n_found, found)
 
     def test_brought_by_another(self):
         """A symbol of a library that only another library names: it loads, by luck."""

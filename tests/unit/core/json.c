@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "qdr_test.h"
-#include "quadrille/input.h"
+#include "quadrille_private/input.h"
 
 static qdri_json *document_of(const char *text)
 {

@@ -3,7 +3,7 @@
 #include "core/nearest.h"
 
 #include "qdr_test.h"
-#include "quadrille/names.h"
+#include "quadrille_private/names.h"
 
 TEST(edit_distances)
 {

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "qdr_test.h"
-#include "quadrille/output.h"
 #include "quadrille/plan.h"
+#include "quadrille_private/output.h"
 
 /* ---- functions of the system that fail when told to ---- */
 

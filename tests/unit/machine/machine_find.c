@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "qdr_test.h"
-#include "quadrille/data.h"
 #include "quadrille/machine.h"
+#include "quadrille_private/data.h"
 
 static char folder[] = "/tmp/quadrille-machines-XXXXXX";
 static char path[128];

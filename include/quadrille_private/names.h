@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file names.h  Names that people type: which ones of a list they may have meant.
  *
- * Part of libquadrille_perf. */
-#ifndef QUADRILLE_NAMES_H
-#define QUADRILLE_NAMES_H
+ * Private (private.h). Part of libquadrille_perf. */
+#ifndef QUADRILLE_PRIVATE_NAMES_H
+#define QUADRILLE_PRIVATE_NAMES_H
 
 #include <stddef.h>
 
-#include "types.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "private.h"
 
 /** Writes the names closest to what was typed, closest first, as "gpt2-xl, gpt2"; "" if none is close.
  *
@@ -24,10 +20,7 @@ extern "C" {
  *  @param most       write at most this many names
  *  @param[out] text  of `bytes` bytes including the terminating null; a name that does not fit is left out
  *  @return how many names were written */
-QDR_API int qdr_names_nearest(const char *typed, const char *const names[], int n_names, int most, char *text,
-                              size_t bytes);
+QDR_PRIVATE_API int qdr_names_nearest(const char *typed, const char *const names[], int n_names, int most, char *text,
+                                      size_t bytes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

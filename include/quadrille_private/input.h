@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file input.h  Reads a whole file into memory within bounds of size and time, and JSON.
  *
- * Part of libquadrille_perf. Local and blocking; thread-safe. */
-#ifndef QUADRILLE_INPUT_H
-#define QUADRILLE_INPUT_H
+ * Private (private.h). Part of libquadrille_perf. Local and blocking; thread-safe. */
+#ifndef QUADRILLE_PRIVATE_INPUT_H
+#define QUADRILLE_PRIVATE_INPUT_H
 
 #include <stddef.h>
 
-#include "status.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "private.h"
 
 /** Reads all of a file, and never more than `max_bytes`:
  *  - regular files: one that grows while it is read is refused;
@@ -25,17 +21,19 @@ extern "C" {
  *  @retval QDR_ERR_ARGUMENT  a pointer is NULL; the file is larger than max_bytes, grows, or is a socket or a device
  *  @retval QDR_ERR_IO        it cannot be opened or read, as a folder cannot; nothing arrived in time
  *  @retval QDR_ERR_MEMORY    out of memory */
-QDR_API QDR_NODISCARD qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes);
+QDR_PRIVATE_API QDR_NODISCARD qdr_status qdr_input_read(const char *path, size_t max_bytes, char **bytes,
+                                                        size_t *n_bytes);
 
 /** The same for a text in UTF-8, whose byte order mark is left out.
  *  @retval QDR_ERR_ARGUMENT  as above, or it is recognised as something else, such as UTF-16, an archive, a pickle of
  *                            PyTorch or a pointer of Git LFS: the sentence says as what, and what to do */
-QDR_API QDR_NODISCARD qdr_status qdr_input_read_text(const char *path, size_t max_bytes, char **bytes, size_t *n_bytes);
+QDR_PRIVATE_API QDR_NODISCARD qdr_status qdr_input_read_text(const char *path, size_t max_bytes, char **bytes,
+                                                             size_t *n_bytes);
 
 /** Replaces each control character of a text in UTF-8 by '?', and each of Unicode's invisible characters that change
  * the direction or the form of what follows, such as U+202E: for names and notes of files that are printed. NULL does
  * nothing. */
-QDR_API void qdr_text_hide_controls(char *text);
+QDR_PRIVATE_API void qdr_text_hide_controls(char *text);
 
 /** How long qdr_input_read() waits for the next byte of a pipe. */
 #define QDR_INPUT_WAIT_SECS 10
@@ -49,9 +47,7 @@ struct json_t;
  *  @param[out] root   the caller's, who calls json_decref(); NULL after an error of the text or of memory
  *  @retval QDR_ERR_ARGUMENT  a pointer is NULL; it is not JSON, or deeper than 2048 levels
  *  @retval QDR_ERR_MEMORY    out of memory */
-QDR_API QDR_NODISCARD qdr_status qdr_json_read(const char *text, size_t bytes, const char *name, struct json_t **root);
+QDR_PRIVATE_API QDR_NODISCARD qdr_status qdr_json_read(const char *text, size_t bytes, const char *name,
+                                                       struct json_t **root);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

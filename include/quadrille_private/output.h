@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file output.h  Files that appear whole or not at all.
  *
- * Part of libquadrille_perf. Local and blocking. Thread-safe, as long as each qdr_output is used by one thread at a
- * time. */
-#ifndef QUADRILLE_OUTPUT_H
-#define QUADRILLE_OUTPUT_H
+ * Private (private.h). Part of libquadrille_perf. Local and blocking. Thread-safe, as long as each qdr_output is
+ * used by one thread at a time. */
+#ifndef QUADRILLE_PRIVATE_OUTPUT_H
+#define QUADRILLE_PRIVATE_OUTPUT_H
 
 #include <stdio.h>
 
-#include "status.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "private.h"
 
 /** What happens to an older file of the same name. */
 typedef enum qdr_output_kind {
@@ -40,32 +36,29 @@ typedef struct qdr_output qdr_output;
  *  @retval QDR_ERR_ARGUMENT  NULL, an unknown kind, or nothing can be written under this name
  *  @retval QDR_ERR_IO        the disk is full or failed, or there are too many open files
  *  @retval QDR_ERR_MEMORY    out of memory */
-QDR_API QDR_NODISCARD qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind,
-                                                 qdr_output **output);
+QDR_PRIVATE_API QDR_NODISCARD qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind,
+                                                         qdr_output **output);
 /** Checks whether qdr_output_open() would succeed with QDR_OUTPUT_REPLACE, and leaves no files. Does not open devices
  * and FIFOs. Errors are as for qdr_output_open(). */
-QDR_API QDR_NODISCARD qdr_status qdr_output_try(const char *what, const char *path);
+QDR_PRIVATE_API QDR_NODISCARD qdr_status qdr_output_try(const char *what, const char *path);
 /** 1: this name is a regular file or a link to one, which an output would replace. 0: it is not, or the path is
  * NULL. */
-QDR_API int qdr_output_replaces(const char *path);
+QDR_PRIVATE_API int qdr_output_replaces(const char *path);
 /** Where to write. Belongs to the output: do not close it. NULL once the output is finished. */
-QDR_API FILE *qdr_output_file(const qdr_output *output);
+QDR_PRIVATE_API FILE *qdr_output_file(const qdr_output *output);
 /** The name that QDR_OUTPUT_LOG gave to the older file; "" if there was none. Valid as long as the output. */
-QDR_API const char *qdr_output_kept(const qdr_output *output);
+QDR_PRIVATE_API const char *qdr_output_kept(const qdr_output *output);
 /** Writes everything to disk and closes the file, without moving it into place: for outputs that are committed
  * together. Calling it again does nothing.
  *  @retval QDR_ERR_IO  something could not be written, now or earlier: the output can only be discarded */
-QDR_API QDR_NODISCARD qdr_status qdr_output_finish(qdr_output *output);
+QDR_PRIVATE_API QDR_NODISCARD qdr_status qdr_output_finish(qdr_output *output);
 /** Finishes the output, moves it into place and frees it. *output becomes NULL in any case.
  *  @retval QDR_ERR_IO        something could not be written or moved into place: nothing was replaced, and no temporary
  *                            file remains
  *  @retval QDR_ERR_ARGUMENT  NULL; or with QDR_OUTPUT_NEW a file of that name exists by now, which is kept */
-QDR_API QDR_NODISCARD qdr_status qdr_output_commit(qdr_output **output);
+QDR_PRIVATE_API QDR_NODISCARD qdr_status qdr_output_commit(qdr_output **output);
 /** Closes and removes what was written, and frees the output; a log keeps what was written so far. *output becomes
  * NULL; NULL and a pointer to NULL do nothing. */
-QDR_API void qdr_output_discard(qdr_output **output);
+QDR_PRIVATE_API void qdr_output_discard(qdr_output **output);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
