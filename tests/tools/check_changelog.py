@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A change of a public header needs a line in CHANGELOG.md: no declaration differs from its state when CHANGELOG.md was
-last changed. Comments and blanks may change. 77: there is no history here.
+last changed. Comments and blanks may change. The log begins with [Unreleased], then the version of meson.build.
+77: there is no history here.
 
 usage: check_changelog.py [FOLDER]    (the repository; default: the working directory)
 """
@@ -61,12 +62,25 @@ def problems(folder):
             if declarations(then.get(path, "")) != declarations(now.get(path, ""))]
 
 
+def sections(folder):
+    """[Unreleased] takes what follows the last release, even if it is still empty."""
+    with open(os.path.join(folder, LOG), encoding="utf-8") as file:
+        first = re.findall(r"^## (.*)$", file.read(), re.M)[:2]
+    with open(os.path.join(folder, "meson.build"), encoding="utf-8") as file:
+        version = re.search(r"version: '(.*)'", file.read()).group(1)
+    if not re.fullmatch(rf"\[Unreleased\]\n\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d", "\n".join(first)):
+        yield f"{LOG}: begins with {first}, and not with [Unreleased] and [{version}] - DATE"
+
+
 def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else "."
+    found = list(sections(folder))
     try:
-        found = problems(sys.argv[1] if len(sys.argv) > 1 else ".")
+        found += problems(folder)
     except NoHistory as why:
         print(why)
-        return 77
+        if not found:
+            return 77
     for problem in found:
         print(problem)
     return 1 if found else 0

@@ -410,6 +410,14 @@ class Changelog(Case):
         os.remove(os.path.join(self.folder, self.header))
         self.assertEqual(len(self.check()), 2)
 
+    def test_sections(self):
+        self.plant("meson.build", "project('a', 'c',\n  version: '1.2.3',\n  meson_version: '>= 1.0')\n")
+        for text, n_found in (("## [Unreleased]\n\n## [1.2.3] - 2026-11-28\n\n## [1.0.0] - 2026-01-01\n", 0),
+                              ("## [1.2.3] - 2026-11-28\n", 1), ("## [Unreleased]\n\n## [1.2.3]\n", 1),
+                              ("## [Unreleased]\n\n## [1.2.4] - 2026-11-28\n", 1), ("## [Unreleased]\n", 1)):
+            self.plant("CHANGELOG.md", text)
+            self.assertEqual(len(list(check_changelog.sections(self.folder))), n_found, text)
+
     def test_no_history(self):
         self.commit((self.header, "int b;\n"))
         clone = os.path.join(self.folder, "clone")
