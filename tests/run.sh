@@ -184,6 +184,7 @@ symbols() {
     python3 tests/tools/check_layers.py --objects build &&
         python3 tests/tools/check_symbols.py --headers include build/lib/libquadrille.so \
             build/lib/libquadrille_perf.so &&
+        python3 tests/tools/check_abi.py build &&
         if [ -e build/lib/libquadrille_cuda.so ]; then
             python3 tests/tools/check_symbols.py --needs 'cudart cublasLt nccl' build/lib/libquadrille_cuda.so
         fi

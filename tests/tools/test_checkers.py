@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
+import check_abi
 import check_changelog
 import check_collective
 import check_duplicates
@@ -368,6 +369,35 @@ class Symbols(Case):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", other, source, "-lm"], check=True)
         self.assertEqual(len(self.build(text, other, "-Wl,-rpath," + self.folder, "-Wl,--no-as-needed")), 1)
         self.assertEqual(self.build(text, "-lm"), [])
+
+
+class Abi(unittest.TestCase):
+    RELEASE = ("#define QDR_MOST 5\ntypedef enum qdr_kind { QDR_A, QDR_B, QDR_C } qdr_kind;\n"
+               "typedef struct qdr_block { int width, unit; } qdr_block;\n"
+               "typedef struct qdr_opts { size_t size; int x; float y; qdr_kind kind; } qdr_opts;\n"
+               "typedef struct qdr_part { double z; double room[2]; } qdr_part;\n"
+               "int qdr_one(const qdr_opts *opts, qdr_block block) IN_BOTH;\nint qdr_two(double x) IN_RUNTIME;\n")
+
+    def check(self, old, new):
+        self.assertIn(old, self.RELEASE)
+        return list(check_abi.problems(self.RELEASE, self.RELEASE.replace(old, new, 1)))
+
+    def test_clean(self):
+        for old, new in (("", ""), ("qdr_kind kind;", "qdr_kind kind; void *more, *less;"),
+                         ("QDR_C }", "QDR_C, QDR_D }"), ("x) IN_RUNTIME", "z) IN_BOTH"),
+                         ("int qdr_two", "int qdr_three(void) IN_BOTH;\nint qdr_two"),
+                         ("double room[2]", "double a, b"), ("double room[2]", "double a; double room[1]")):
+            self.assertEqual(self.check(old, new), [], new)
+
+    def test_faults(self):
+        for old, new in (("5", "6"), (" IN_RUNTIME", ""), ("double x", "float x"), ("int qdr_two", "long qdr_two"),
+                         ("int x; ", ""), ("int x; float y;", "float y; int x;"), ("int x;", "int x, z;"),
+                         ("float y", "double y"), ("float y; qdr_kind kind;", "qdr_kind kind; void *more;"),
+                         ("float y", "float z"), (" qdr_kind kind;", ""), ("QDR_B, ", ""), ("QDR_A", "QDR_N, QDR_A"),
+                         ("QDR_C }", "QDR_C = 7 }"), ("unit;", "unit, more;"), ("IN_BOTH", "IN_RUNTIME"),
+                         ("double room[2]", "double a, b, c"), ("double room[2]", "double a; int b; double room[1]")):
+            with self.subTest(old=old, new=new):
+                self.assertTrue(self.check(old, new))
 
 
 @unittest.skipUnless(shutil.which("git"), "git is not installed")
