@@ -83,13 +83,26 @@ static void round_number(const char *key, void *user)
     if (qdr_machine_set(user, key, strtod(text, NULL)) < 0) return; /* keeps the old value */
 }
 
+/* A link whose rate is still the one that stood in, since more bytes took no longer; NULL: none. */
+static const char *unknown_link(const calibration *c, const qdr_machine *fitted)
+{
+    if (!c->begins_links || calibrate_assumes_links(c)) return NULL;
+    for (int l = 0; l < fitted->n_links; l++) {
+        const qdr_machine_link *link = &fitted->links[l], *begun = &c->machine.links[l];
+        if (link->rank_bytes_per_sec == begun->rank_bytes_per_sec &&
+            link->adapter_bytes_per_sec == begun->adapter_bytes_per_sec)
+            return link->name;
+    }
+    return NULL;
+}
+
 /* On rank 0. */
 static int fit(const calibration *c, qdr_machine *machine, failure *why)
 {
     *machine = c->machine;
     if (fail_status(why, qdr_machine_fit(machine, c->samples, c->n_samples))) return why->code;
-    const char *link = calibrate_assumed_link(c, machine);
-    if (link && qdr_context_size(c->ctx) > 1)
+    const char *link = unknown_link(c, machine);
+    if (link)
         return fail(why, EXIT_FAILED,
                     "calibrate: collectives of more bytes took no longer, so the rate of the link '%s' is not known; "
                     "calibrate while nothing else runs, or without --quick",

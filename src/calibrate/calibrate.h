@@ -37,7 +37,7 @@ typedef struct calibration {
     qdr_machine machine; /* what is known before the fit */
     int is_quick, is_on_gpu;
     int n_nodes, ranks_per_node;
-    int assumes_links; /* until collectives have shown their rates */
+    int begins_links; /* rates of links stand in until collectives have shown them */
     int n_samples;
     qdr_sample samples[MAX_SAMPLES];
     network_run run; /* of --for */
@@ -73,8 +73,11 @@ void calibrate_show(calibration *c, const char *stage);
 /* Sets c->machine: like `base`, if that has links, but for what is known of this machine. name: NULL: that of the
  * file. Collective. */
 int calibrate_begin(calibration *c, const qdr_machine *base, const char *name, const char *path, failure *why);
-/* A link whose rate is as it was assumed, since no sample depends on it or more bytes took no longer; NULL: none. */
-const char *calibrate_assumed_link(const calibration *c, const qdr_machine *fitted);
+/* One rank shows no rates of links. */
+static inline int calibrate_assumes_links(const calibration *c)
+{
+    return c->begins_links && qdr_context_size(c->ctx) == 1;
+}
 /* The GPU of rank 0, as it is now. Collective. */
 int calibrate_find_gpu(const calibration *c, qdr_gpu *gpu, failure *why);
 

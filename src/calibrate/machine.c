@@ -38,20 +38,9 @@ static void begin_anew(calibration *c)
     machine->collectives.has_tree = c->is_on_gpu;
     machine->collectives.n_protocols = 1;
     machine->collectives.protocols[0] = (qdr_machine_protocol){.step_factor = 1, .rate_factor = 1};
-    c->assumes_links = 1;
+    c->begins_links = 1;
     if (c->n_nodes == 1 || c->ranks_per_node > 1) add_link(machine, "node", c->n_nodes > 1 ? c->ranks_per_node : 0);
     if (c->n_nodes > 1) add_link(machine, "network", 0);
-}
-
-const char *calibrate_assumed_link(const calibration *c, const qdr_machine *fitted)
-{
-    for (int l = 0; l < fitted->n_links && c->assumes_links; l++) {
-        const qdr_machine_link *link = &fitted->links[l], *assumed = &c->machine.links[l];
-        if (link->rank_bytes_per_sec == assumed->rank_bytes_per_sec &&
-            link->adapter_bytes_per_sec == assumed->adapter_bytes_per_sec)
-            return link->name;
-    }
-    return NULL;
 }
 
 /* The file's name without its folder and ".json". */

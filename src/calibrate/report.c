@@ -77,7 +77,7 @@ static void print_table(const calibration *c, const qdr_machine *machine, const 
         printf("# %s: %.4g GB/s a %s, step %.3g us%s\n", machine->links[l].name,
                1e-9 * (l ? machine->links[l].adapter_bytes_per_sec : machine->links[l].rank_bytes_per_sec),
                l ? "node" : "rank", 1e6 * machine->links[l].step_secs,
-               calibrate_assumed_link(c, machine) ? " (assumed: it takes several ranks to measure it)" : "");
+               calibrate_assumes_links(c) ? " (assumed: it takes several ranks to measure it)" : "");
     printf("# overlapping: products take %.3g times as long, collectives %.3g times\n", 1 + machine->processor_slowdown,
            1 + machine->transfer_slowdown);
     const qdr_machine_codecs *codecs = &machine->codecs;
@@ -134,7 +134,7 @@ static json_t *json_facts(const calibration *c, const calibrate_errors *errors)
     return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s}, s:i, s:i, s:b, s:i, s:i, s:o, s:o}", "versions",
                      "quadrille", v->quadrille, "compiler", v->compiler, "mpi", v->mpi, "blas", v->blas, "onednn",
                      v->onednn, "hwloc", v->hwloc, "zfp", v->zfp, "ranks", qdr_context_size(c->ctx), "nodes",
-                     c->n_nodes, "links_assumed", c->assumes_links && qdr_context_size(c->ctx) == 1, "threads_per_rank",
+                     c->n_nodes, "links_assumed", calibrate_assumes_links(c), "threads_per_rank",
                      qdr_context_threads(c->ctx), "samples", c->n_samples, "residuals", groups, "worst",
                      json_samples(c, errors, errors->worst, errors->n_worst));
 }
