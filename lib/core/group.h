@@ -19,6 +19,7 @@ static inline int qdri_is_statistics(qdr_channel channel)
 {
     return channel >= QDR_CHANNEL_X_STAT && channel <= QDR_CHANNEL_D_STAT;
 }
+
 /* The group of a position, in which near and far may be 0: no levels. */
 qdri_channel_group qdri_channel_group_of(const qdri_position *position, qdr_channel channel);
 /* Whether gradients or optimizer state are partitioned over more ranks than z. */

@@ -95,14 +95,13 @@ qdr_grid *dist_random_grid(qdr_context *ctx, uint64_t *seed)
         order[i] = order[j];
         order[j] = letter;
     }
-    qdr_grid *grid = dist_grid(ctx, (qdr_grid_opts){.x = size[0],
-                                                    .y = size[1],
-                                                    .z = size[2],
-                                                    .d = size[3],
-                                                    .order = order,
-                                                    .gradient_parts = gradients,
-                                                    .optimizer_parts = state});
-    return grid;
+    return dist_grid(ctx, (qdr_grid_opts){.x = size[0],
+                                          .y = size[1],
+                                          .z = size[2],
+                                          .d = size[3],
+                                          .order = order,
+                                          .gradient_parts = gradients,
+                                          .optimizer_parts = state});
 }
 
 qdri_position dist_position(const qdr_grid *grid)

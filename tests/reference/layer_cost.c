@@ -85,43 +85,43 @@ static qdr_coll_kind sum_kind(qdr_layout layout)
 
 reference_cost reference_forward_cost(const reference_layer *layer)
 {
-    reference_cost made = {.flops = 0}, *cost = &made;
-    const shape shapes = shape_of(layer), *s = &shapes;
-    send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
+    reference_cost cost = {.flops = 0};
+    const shape s = shape_of(layer);
+    send(&cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s.n * s.k, s.elem_bytes);
     if (layer->in_layout == QDR_SCATTERED)
-        send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
-    cost->flops += 2 * s->m * s->n * s->k;
-    send(cost, s->in_reduce, sum_kind(layer->out_layout), s->in_ranks, s->m * s->n, s->elem_bytes);
-    return made;
+        send(&cost, s.out_gather, QDR_ALL_GATHER, s.out_ranks, s.m * s.k, s.elem_bytes);
+    cost.flops += 2 * s.m * s.n * s.k;
+    send(&cost, s.in_reduce, sum_kind(layer->out_layout), s.in_ranks, s.m * s.n, s.elem_bytes);
+    return cost;
 }
 
 reference_cost reference_backward_cost(const reference_layer *layer)
 {
-    reference_cost made = {.flops = 0}, *cost = &made;
-    const shape shapes = shape_of(layer), *s = &shapes;
-    const double n_weights = s->n * s->k, bytes = s->gradient_bytes;
+    reference_cost cost = {.flops = 0};
+    const shape s = shape_of(layer);
+    const double n_weights = s.n * s.k, bytes = s.gradient_bytes;
     if (layer->out_layout == QDR_SCATTERED)
-        send(cost, s->in_gather, QDR_ALL_GATHER, s->in_ranks, s->m * s->n, s->elem_bytes);
+        send(&cost, s.in_gather, QDR_ALL_GATHER, s.in_ranks, s.m * s.n, s.elem_bytes);
     if (!layer->no_dx) {
-        send(cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s->n * s->k, s->elem_bytes);
-        cost->flops += 2 * s->m * s->n * s->k;
-        send(cost, s->out_reduce, sum_kind(layer->in_layout), s->out_ranks, s->m * s->k, s->elem_bytes);
+        send(&cost, QDR_CHANNEL_Z_GATHER, QDR_ALL_GATHER, layer->z, s.n * s.k, s.elem_bytes);
+        cost.flops += 2 * s.m * s.n * s.k;
+        send(&cost, s.out_reduce, sum_kind(layer->in_layout), s.out_ranks, s.m * s.k, s.elem_bytes);
     }
     if (layer->in_layout == QDR_SCATTERED && layer->drop_gathered)
-        send(cost, s->out_gather, QDR_ALL_GATHER, s->out_ranks, s->m * s->k, s->elem_bytes);
-    cost->flops += 2 * s->m * s->n * s->k;
-    send(cost, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER, layer->z, n_weights, bytes);
+        send(&cost, s.out_gather, QDR_ALL_GATHER, s.out_ranks, s.m * s.k, s.elem_bytes);
+    cost.flops += 2 * s.m * s.n * s.k;
+    send(&cost, QDR_CHANNEL_Z_REDUCE, QDR_REDUCE_SCATTER, layer->z, n_weights, bytes);
     const int near = gradient_parts(layer) / layer->z, far = state_parts(layer) / gradient_parts(layer);
     const double n_shard = n_weights / layer->z;
-    send(cost, QDR_CHANNEL_D_NEAR, QDR_REDUCE_SCATTER, near, n_shard, bytes);
-    if (layer->defer_sync) return made;
-    send(cost, QDR_CHANNEL_D_FAR, QDR_REDUCE_SCATTER, far, n_shard / near, bytes);
-    send(cost, near * far > 1 ? QDR_CHANNEL_D_COPIES : QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d / near / far,
+    send(&cost, QDR_CHANNEL_D_NEAR, QDR_REDUCE_SCATTER, near, n_shard, bytes);
+    if (layer->defer_sync) return cost;
+    send(&cost, QDR_CHANNEL_D_FAR, QDR_REDUCE_SCATTER, far, n_shard / near, bytes);
+    send(&cost, near * far > 1 ? QDR_CHANNEL_D_COPIES : QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d / near / far,
          n_shard / near / far, bytes);
-    if (!layer->bias) return made;
-    send(cost, QDR_CHANNEL_Z_REDUCE, QDR_ALL_REDUCE, layer->z, s->n, bytes);
-    send(cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, s->n, bytes);
-    return made;
+    if (!layer->bias) return cost;
+    send(&cost, QDR_CHANNEL_Z_REDUCE, QDR_ALL_REDUCE, layer->z, s.n, bytes);
+    send(&cost, QDR_CHANNEL_D_REDUCE, QDR_ALL_REDUCE, layer->d, s.n, bytes);
+    return cost;
 }
 
 reference_cost reference_return_cost(const reference_layer *layer)
