@@ -53,6 +53,12 @@ class Bench(Case):
                 self.assertEqual((row["wrong"], row["in_place_wrong"]), (0, 0 if both else None), row)
                 self.assertGreater(row["min_secs"], 0)
 
+    def test_coll_by_the_clock_of_the_gpu(self):
+        """The host learns 40 ms late that ten calls have ended."""
+        for row in self.rows("coll", "--device", "cuda", "--local", "2", "-b", "64", "-e", "64", FAKE_CUDA_GPUS="2",
+                             FAKE_CUDA_HOST_US="40000"):
+            self.assertLess(row["min_secs"], 0.002, row)
+
     def test_coll_with_a_codec(self):
         """However often a sum in place is repeated, its numbers stay finite: of eight ranks even the 11 calls of an
         iteration would exceed f16, and the four iterations of two ranks."""

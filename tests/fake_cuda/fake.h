@@ -11,9 +11,10 @@
  * Environment: FAKE_CUDA_GPUS (1), FAKE_CUDA_DRIVER (13000; 0: none), FAKE_CUDA_MEMORY (bytes per GPU, 2 GiB),
  * FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_PRODUCT_US (0: how long a product lasts at least), FAKE_CUDA_SMS (8),
  * FAKE_CUDA_PEERS (1), FAKE_CUDA_POOLS (1), FAKE_CUDA_MANAGED (1: the host may use managed memory while the GPU works),
- * FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50), FAKE_CUDA_FAIL
- * ("malloc:3,launch:5"; graph launches are "graph", choices of a GPU "device", records of events and waits for them
- * "event"; "illegal" is a launch after which all calls fail). Read once, at the first call.
+ * FAKE_CUDA_SEED (random), FAKE_CUDA_DELAY_US (maximum delay of a stream's work, 50), FAKE_CUDA_HOST_US (0: how late
+ * the host learns that a stream has ended), FAKE_CUDA_FAIL ("malloc:3,launch:5"; graph launches are "graph", choices of
+ * a GPU "device", records of events and waits for them "event"; "illegal" is a launch after which all calls fail). Read
+ * once, at the first call.
  * FAKE_CUDA_NO_FP8: cublasLt has no products of codes; FAKE_CUDA_REFUSED: algorithms that are offered but refused
  * (products.c). */
 #ifndef FAKE_CUDA_FAKE_H

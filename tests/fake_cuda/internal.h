@@ -20,7 +20,7 @@ typedef struct fake_settings {
     int n_gpus, driver, capability, n_sms, has_peers, has_pools, shares_managed;
     size_t memory_bytes;
     uint64_t seed;
-    int64_t delay_us, product_us;
+    int64_t delay_us, product_us, host_us;
 } fake_settings;
 
 const fake_settings *fake_get_settings(void);

@@ -38,6 +38,7 @@ static void read_environment(void)
         .seed = (uint64_t)number("FAKE_CUDA_SEED", (int64_t)any_seed()),
         .delay_us = number("FAKE_CUDA_DELAY_US", 50),
         .product_us = number("FAKE_CUDA_PRODUCT_US", 0),
+        .host_us = number("FAKE_CUDA_HOST_US", 0),
     };
     fake_plan_failures(getenv("FAKE_CUDA_FAIL"));
 }

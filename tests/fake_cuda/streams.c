@@ -277,6 +277,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     fake_wait_for(stream, n);
     join(&clock);
     fake_clock_free(&clock);
+    const int64_t late_us = fake_get_settings()->host_us;
+    nanosleep(&(struct timespec){.tv_sec = late_us / 1000000, .tv_nsec = late_us % 1000000 * 1000}, NULL);
     return fake_take_failure("sync") ? fake_note(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
