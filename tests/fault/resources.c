@@ -178,6 +178,8 @@ static int is_same(const char *what, long first, long last, long allowance)
     return 0;
 }
 
+/* Mappings: OpenBLAS keeps a buffer for each thread that was in it at the same time as others, so each local rank may
+ * add one after the first round. A mapping lost by each round is N_ROUNDS - 1. */
 static int run(int n_local)
 {
     int right = run_round(n_local);
@@ -195,7 +197,7 @@ static int run(int n_local)
     right &= is_same("open files", first.n_files, last.n_files, 0);
     right &= is_same("threads", first.n_threads, last.n_threads, 0);
     right &= is_same("shared memory", 0, last.n_shared, 0);
-    right &= is_same("mappings", first.n_mappings, last.n_mappings, 0);
+    right &= is_same("mappings", first.n_mappings, last.n_mappings, n_local);
     right &= is_same("KiB resident", filled_kib, last.resident_kib, allowance_kib);
     return right;
 }
