@@ -140,10 +140,10 @@ quick_mpi="comm mpi 4; coll mpi 4; stack mpi 4, two nodes; linear sweep mpi 4; b
 levels mpi 4; coded mpi 4, two nodes; settings mpi 2; tutorial mpi 4; stuck mpi late; stuck mpi killed"
 
 # The same with a sanitizer, which takes longer: without the large tests, and each program with one number of ranks,
-# unless --full.
+# unless --full. One more test at once: nothing compiles meanwhile, and some only wait.
 sanitized() {
     [ -n "$full" ] || set -- "$@" --no-suite large --no-suite again
-    suites "$@" --no-suite headers
+    suites "$@" --no-suite headers --num-processes $(($(processes) + 1))
 }
 
 # ahead FOLDER...: compiles them for later stages, on what the tests of this one leave idle of the cores.
@@ -243,8 +243,7 @@ with_threads() {
 }
 threads() {
     with_threads build_in || return
-    # The model is arithmetic. One more test at once, as none runs under mpiexec.
-    sanitized build-tsan --timeout-multiplier 10 --no-suite threadless --num-processes $(($(processes) + 1))
+    sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
 }
 # As on a machine where nothing is installed. Builds only what these suites need, and that in half the time.
 no_mpi() {
