@@ -21,6 +21,14 @@ const char *trace_stream_name(int stream)
     return stream == 0 ? "compute" : qdr_channel_name((qdr_channel)(stream - 1));
 }
 
+/* Names stay, and numbers do not: N_TRACE_STREAMS for none. */
+static int stream_named(const char *name)
+{
+    int stream = 0;
+    while (stream < N_TRACE_STREAMS && strcmp(trace_stream_name(stream), name) != 0) stream++;
+    return stream;
+}
+
 int trace_stream_axis(int stream)
 {
     return trace_is_channel(stream) ? (int)qdr_channel_axis((qdr_channel)(stream - 1)) : -1;
@@ -73,19 +81,20 @@ static void take_text(char *text, size_t capacity, const char *from)
 /* @return NULL, or what is wrong with the event, which may be in *error */
 static const char *take_event(json_t *object, const trace_rank *rank, trace_event *event, json_error_t *error)
 {
-    const char *name, *kind;
+    const char *name, *kind, *stream;
     double ts = 0, dur = 0;
     *event = (trace_event){0};
-    if (json_unpack_ex(object, error, 0, "{s:s,s:s,s:i,s:F,s:F,s:{s:i,s:i,s:F,s:F}}", "name", &name, "cat", &kind,
-                       "tid", &event->stream, "ts", &ts, "dur", &dur, "args", "task", &event->task, "run", &event->run,
-                       "bytes", &event->bytes, "flops", &event->flops))
+    if (json_unpack_ex(object, error, 0, "{s:s,s:s,s:F,s:F,s:{s:s,s:i,s:i,s:F,s:F}}", "name", &name, "cat", &kind, "ts",
+                       &ts, "dur", &dur, "args", "stream", &stream, "task", &event->task, "run", &event->run, "bytes",
+                       &event->bytes, "flops", &event->flops))
         return error->text;
     event->plain_bytes = event->bytes;
     if (json_unpack_ex(object, error, 0, "{s:{s?F,s?F}}", "args", "plain_bytes", &event->plain_bytes, "codec_us",
                        &event->codec_secs))
         return error->text;
     event->codec_secs *= 1e-6;
-    if (event->stream < 0 || event->stream >= N_TRACE_STREAMS) return "its tid is not a stream";
+    event->stream = stream_named(stream);
+    if (event->stream == N_TRACE_STREAMS) return "its stream has no known name";
     if (event->stream == TRACE_FILES && !is_file_kind(kind)) return "its cat is nothing that happens to a file";
     if (event->run < 0 || event->run == INT_MAX) return "its run is not the number of a schedule";
     if (!(event->bytes >= 0 && event->bytes <= MOST)) return "invalid byte count";
@@ -121,8 +130,8 @@ static int take_events(const json_t *list, const char *path, trace_file *trace, 
         const char *wrong = phase ? take_event(object, rank, event, &error) : "it has no ph";
         if (wrong)
             return fail(why, EXIT_USAGE,
-                        "%.300s: event %zu of %zu: %.150s; an event has ph, name, cat, tid, ts, "
-                        "dur, and args with task, run, bytes and flops",
+                        "%.300s: event %zu of %zu: %.150s; an event has ph, name, cat, ts, "
+                        "dur, and args with stream, task, run, bytes and flops",
                         path, i + 1, n, wrong);
         if (event->run >= trace->n_runs) trace->n_runs = event->run + 1;
         rank->n_events++;

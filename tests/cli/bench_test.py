@@ -479,7 +479,8 @@ class Ckpt(Case):
         """Of one rank: a warm-up and three repetitions, each with two saves and one load."""
         trace = os.path.join(self.folder, "trace")
         self.rows(*self.WORDS, "--file", self.file, "--local", "1", environment={"QDR_TRACE": trace})
-        events = [e for e in json.loads(self.read(trace + ".0"))["traceEvents"] if e["ph"] == "X" and e["tid"] == 15]
+        events = [e for e in json.loads(self.read(trace + ".0"))["traceEvents"]
+                  if e["ph"] == "X" and e["args"]["stream"] == "file"]
         os.remove(trace + ".0")
         self.assertEqual([e["cat"] for e in events], ["write", "copy to host", "write", "read"] * 4)
         self.assertEqual({(e["name"], e["args"]["bytes"]) for e in events},

@@ -22,7 +22,7 @@ def trace(*words):
 
 
 def event(kind, stream, ts, dur, sent=0, run=0, name="fc"):
-    return {"ph": "X", "name": name, "cat": kind, "pid": 0, "tid": STREAMS.index(stream), "ts": ts, "dur": dur,
+    return {"ph": "X", "name": name, "cat": kind, "pid": 0, "tid": 0, "ts": ts, "dur": dur,
             "args": {"stream": stream, "axis": "", "task": 1, "run": run, "bytes": sent, "flops": 0.0}}
 
 
@@ -258,9 +258,9 @@ class Table(Case):
             self.assertIn(text, texts)
         events = json.loads(self.read("all.json"))["traceEvents"]
         self.assertIn("file", [e["args"]["name"] for e in events if e["name"] == "thread_name"])
-        merged = [(e["name"], e["cat"], e["tid"], e["args"]["stream"], e["args"]["axis"], e["args"]["bytes"])
-                  for e in events if e["ph"] == "X" and e["tid"] == 15]
-        self.assertEqual(merged[0], ("run.ckpt", "copy to host", 15, "file", "", 4000000))
+        merged = [(e["name"], e["cat"], e["args"]["axis"], e["args"]["bytes"])
+                  for e in events if e["ph"] == "X" and e["args"]["stream"] == "file"]
+        self.assertEqual(merged[0], ("run.ckpt", "copy to host", "", 4000000))
         self.assertEqual(len(merged), 4)
         self.write(0, [event("product", "compute", 0, 1)], ranks=1)
         self.assert_done(trace(self.name, "--svg", self.path("run.svg")))
@@ -390,12 +390,13 @@ class Refused(Case):
             self.assert_trace_refused("invalid rank count")
 
     def test_events(self):
+        args = event("product", "compute", 0, 1)["args"]
         for change, says in (({"ts": None}, "not found: ts"), ({"dur": "1"}, "got string"), ({"dur": -1}, "no time"),
-                             ({"ts": 1e300}, "no time"), ({"tid": 16}, "tid is not a stream"),
-                             ({"tid": -1}, "tid is not a stream"), ({"name": None}, "not found: name"),
-                             ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: task"),
+                             ({"ts": 1e300}, "no time"), ({"name": None}, "not found: name"),
+                             ({"cat": 3}, "Expected string"), ({"args": {}}, "not found: stream"),
                              ({"args": []}, "Expected object"), ({"ph": None}, "no ph"),
-                             ({"tid": 15}, "nothing that happens to a file")):
+                             ({"args": {**args, "stream": "e reduce"}}, "stream has no known name"),
+                             ({"args": {**args, "stream": "file"}}, "nothing that happens to a file")):
             changed = {**event("product", "compute", 0, 1), **change}
             self.write(0, [event("product", "compute", 0, 1), {k: v for k, v in changed.items() if v is not None}],
                        ranks=1)
