@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/environment.h"
-#include "core/group.h"
 #include "core/log.h"
 #include "core/size.h"
 #include "core/sized.h"
@@ -42,9 +41,7 @@ qdr_status qdr_stack_measure(qdr_stack *stack)
 static const char *ranks_of(qdr_channel channel)
 {
     static const char *const axes[] = {"x", "y", "z", "d"};
-    const int is_level = channel == QDR_CHANNEL_D_NEAR || channel == QDR_CHANNEL_D_FAR ||
-                         channel == QDR_CHANNEL_D_COPIES;
-    return is_level || qdri_is_statistics(channel) ? qdr_channel_name(channel) : axes[qdr_channel_axis(channel)];
+    return channel > QDR_CHANNEL_D_REDUCE ? qdr_channel_name(channel) : axes[qdr_channel_axis(channel)];
 }
 
 static void label_of(const qdri_task *task, char label[LABEL_BYTES])
