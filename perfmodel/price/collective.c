@@ -78,22 +78,26 @@ qdri_group qdri_group_make(const qdr_machine *machine, int n_ranks, int stride, 
     return group;
 }
 
+qdr_channel qdri_group_channel(int kind)
+{
+    static const qdr_channel channels[QDRI_N_GROUPS] = {
+        [QDR_X] = QDR_CHANNEL_X_REDUCE,         [QDR_Y] = QDR_CHANNEL_Y_REDUCE,      [QDR_Z] = QDR_CHANNEL_Z_GATHER,
+        [QDR_D] = QDR_CHANNEL_D_REDUCE,         [QDRI_OF_NEAR] = QDR_CHANNEL_D_NEAR, [QDRI_OF_FAR] = QDR_CHANNEL_D_FAR,
+        [QDRI_OF_COPIES] = QDR_CHANNEL_D_COPIES};
+    return channels[kind];
+}
+
 int qdri_group_kind_of(qdr_channel channel)
 {
-    switch (channel) {
-    case QDR_CHANNEL_D_NEAR: return QDRI_OF_NEAR;
-    case QDR_CHANNEL_D_FAR: return QDRI_OF_FAR;
-    case QDR_CHANNEL_D_COPIES: return QDRI_OF_COPIES;
-    default: return (int)qdr_channel_axis(channel);
-    }
+    int kind = QDR_N_AXES;
+    while (kind < QDRI_N_GROUPS && qdri_group_channel(kind) != channel) kind++;
+    return kind < QDRI_N_GROUPS ? kind : (int)qdr_channel_axis(channel);
 }
 
 qdri_group qdri_group_on(const qdr_machine *machine, const qdri_position *position, int kind, int stride,
                          int n_ranks_all)
 {
-    static const qdr_channel levels[] = {QDR_CHANNEL_D_NEAR, QDR_CHANNEL_D_FAR, QDR_CHANNEL_D_COPIES};
-    if (kind < QDR_N_AXES) return qdri_group_make(machine, position->size[kind], stride, n_ranks_all);
-    const qdri_channel_group group = qdri_channel_group_of(position, levels[kind - QDRI_OF_NEAR]);
+    const qdri_channel_group group = qdri_channel_group_of(position, qdri_group_channel(kind));
     return qdri_group_make(machine, group.size, stride * group.stride, n_ranks_all);
 }
 

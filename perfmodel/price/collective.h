@@ -10,7 +10,8 @@
 
 /* The kinds of groups on a grid: those of the axes, whose numbers are the axes', and of the levels of d. */
 typedef enum qdri_group_kind { QDRI_OF_NEAR = QDR_N_AXES, QDRI_OF_FAR, QDRI_OF_COPIES, QDRI_N_GROUPS } qdri_group_kind;
-/* That of a channel. */
+/* A channel over which a kind of group communicates, and the kind of a channel's group. */
+qdr_channel qdri_group_channel(int kind);
 int qdri_group_kind_of(qdr_channel channel);
 
 /* The groups of one kind, which are all alike. Level l connects units of the level below (single ranks below level 0);

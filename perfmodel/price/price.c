@@ -57,22 +57,13 @@ static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing
                              (qdri_can_gather_again(machine) && qdri_is_staged(machine, plan));
 }
 
-/* A channel over which a kind of group communicates. */
-static qdr_channel channel_of(int kind)
-{
-    static const qdr_channel channels[QDRI_N_GROUPS] = {
-        [QDR_X] = QDR_CHANNEL_X_REDUCE,         [QDR_Y] = QDR_CHANNEL_Y_REDUCE,      [QDR_Z] = QDR_CHANNEL_Z_GATHER,
-        [QDR_D] = QDR_CHANNEL_D_REDUCE,         [QDRI_OF_NEAR] = QDR_CHANNEL_D_NEAR, [QDRI_OF_FAR] = QDR_CHANNEL_D_FAR,
-        [QDRI_OF_COPIES] = QDR_CHANNEL_D_COPIES};
-    return channels[kind];
-}
-
 static void place_codecs(const int axis_stride[QDR_N_AXES], int n_ranks, qdri_pricing *p)
 {
     for (int kind = 0; kind < QDRI_N_GROUPS; kind++) {
-        const qdri_coded_group *group = &p->coding.groups[channel_of(kind)];
-        const qdri_channel_group members = qdri_channel_group_of(&p->grid, channel_of(kind));
-        const int stride = members.stride * axis_stride[qdr_channel_axis(channel_of(kind))];
+        const qdr_channel channel = qdri_group_channel(kind);
+        const qdri_coded_group *group = &p->coding.groups[channel];
+        const qdri_channel_group members = qdri_channel_group_of(&p->grid, channel);
+        const int stride = members.stride * axis_stride[qdr_channel_axis(channel)];
         p->per_node[kind] = group->per_node > 1 ? group->per_node : 0;
         if (!p->per_node[kind]) continue;
         const qdri_group near = qdri_group_make(p->machine, group->per_node, stride, n_ranks),
@@ -93,7 +84,7 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
     pricing->grid = qdri_plan_position(plan);
     qdri_order_strides(pricing->grid.size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
     for (int kind = 0; kind < QDRI_N_GROUPS; kind++) {
-        const int axis = kind < QDR_N_AXES ? kind : QDR_D;
+        const int axis = (int)qdr_channel_axis(qdri_group_channel(kind));
         const qdri_group group = qdri_group_on(machine, &pricing->grid, kind, stride[axis], n_ranks * stages);
         pricing->ways[kind] = qdri_ways_make(machine, &group);
         if (kind == axis) pricing->coll_host_secs[axis] = coll_host_secs(machine, &group);

@@ -185,7 +185,8 @@ void qdri_bound_secs(qdri_bounds *b, const char *order, double secs[QDRI_N_RECOM
     for (int i = 0; i < QDR_N_AXES; i++) {
         const int axis = qdri_axis_of(order[i]);
         for (int kind = 0; kind < QDRI_N_GROUPS && size[axis] > 1; kind++)
-            if (kind == axis || (axis == QDR_D && kind >= QDR_N_AXES && b->transfers[kind].n))
+            if (kind == axis ||
+                (kind >= QDR_N_AXES && b->transfers[kind].n && (int)qdr_channel_axis(qdri_group_channel(kind)) == axis))
                 add_sums(group_sums(b, kind, faster, stride), &all, kind);
         faster |= size[axis] > 1 ? 1 << axis : 0;
         stride *= size[axis];
