@@ -97,8 +97,7 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
 {
     QDR_TRY(read_name(root, "name", machine->name));
     QDR_TRY(read_name(root, "device", machine->device));
-    for (int i = 0; i < QDRI_N_SECTIONS; i++) {
-        const qdri_machine_section *section = &qdri_machine_sections[i];
+    for (const qdri_machine_section *section = qdri_machine_sections; section->fields; section++) {
         qdri_json_node object = *root;
         if (section->key) {
             const qdri_json_node node = qdri_json_get(root, section->key);
@@ -112,7 +111,7 @@ static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none",
                             qdri_json_where(peak).text);
     }
-    for (int i = 0; i < QDRI_N_LISTS; i++) QDR_TRY(read_list(root, &qdri_machine_lists[i], machine));
+    for (const qdri_machine_list *list = qdri_machine_lists; list->key; list++) QDR_TRY(read_list(root, list, machine));
     return QDR_OK;
 }
 
@@ -290,15 +289,14 @@ qdr_status qdr_machine_write(const qdr_machine *given, const char *more, FILE *f
     write_text(file, machine->name);
     fputs(",\n  \"device\": ", file);
     write_text(file, machine->device);
-    for (int i = 0; i < QDRI_N_SECTIONS; i++) {
-        const qdri_machine_section *section = &qdri_machine_sections[i];
+    for (const qdri_machine_section *section = qdri_machine_sections; section->fields; section++) {
         const void *item = (const char *)machine + section->offset;
         if (qdri_machine_lacks(machine, section)) continue;
         if (section->key) fprintf(file, ",\n  \"%s\": {", section->key);
         write_fields(file, section->fields, item, section->key ? "" : ",\n  ", section->key ? ", " : ",\n  ");
         if (section->key) putc('}', file);
     }
-    for (int i = 0; i < QDRI_N_LISTS; i++) write_list(file, &qdri_machine_lists[i], machine);
+    for (const qdri_machine_list *list = qdri_machine_lists; list->key; list++) write_list(file, list, machine);
     if (more) fprintf(file, ",\n  %s", more);
     fputs("\n}\n", file);
     if (fflush(file) == 0 && !ferror(file)) return QDR_OK;

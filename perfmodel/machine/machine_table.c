@@ -139,7 +139,7 @@ static const qdri_machine_field software_fields[] = {
     {.key = NULL},
 };
 
-const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
+const qdri_machine_section qdri_machine_sections[] = {
     {NULL, 0, machine_fields},
     {"f64", offsetof(qdr_machine, f64), products_fields},
     {"f32", offsetof(qdr_machine, f32), products_fields},
@@ -148,15 +148,17 @@ const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS] = {
     {"codecs", offsetof(qdr_machine, codecs), codecs_fields},
     {"file", offsetof(qdr_machine, file), file_fields},
     {"software", offsetof(qdr_machine, software), software_fields},
+    {.fields = NULL},
 };
 
-const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS] = {
+const qdri_machine_list qdri_machine_lists[] = {
     {"tiles", offsetof(qdr_machine, tiles), sizeof(qdr_machine_tile), offsetof(qdr_machine, n_tiles), 0, QDR_MAX_TILES,
      tile_fields},
     {"links", offsetof(qdr_machine, links), sizeof(qdr_machine_link), offsetof(qdr_machine, n_links), 1, QDR_MAX_LINKS,
      link_fields},
     {"protocols", offsetof(qdr_machine, collectives.protocols), sizeof(qdr_machine_protocol),
      offsetof(qdr_machine, collectives.n_protocols), 1, QDR_MAX_PROTOCOLS, protocol_fields},
+    {.key = NULL},
 };
 
 double qdri_machine_get_number(const void *item, const qdri_machine_field *f)
@@ -228,20 +230,17 @@ static int walk_fields(spot at, const char *prefix, const qdri_machine_field *fi
 static int walk(qdr_machine *machine, spot_fn each, void *user)
 {
     char prefix[KEY_BYTES / 2] = "";
-    for (int i = 0; i < QDRI_N_SECTIONS; i++) {
-        const qdri_machine_section *section = &qdri_machine_sections[i];
+    for (const qdri_machine_section *section = qdri_machine_sections; section->fields; section++) {
         const spot at = {.item = (char *)machine + section->offset, .is_unused = qdri_machine_lacks(machine, section)};
         if (section->key) snprintf(prefix, sizeof prefix, "%s.", section->key);
         if (walk_fields(at, prefix, section->fields, each, user)) return 1;
     }
-    for (int i = 0; i < QDRI_N_LISTS; i++) {
-        const qdri_machine_list *list = &qdri_machine_lists[i];
+    for (const qdri_machine_list *list = qdri_machine_lists; list->key; list++)
         for (int j = 0; j < list_length(machine, list); j++) {
             const spot at = {.item = (char *)machine + list->offset + (size_t)j * list->item_bytes};
             snprintf(prefix, sizeof prefix, "%s[%d].", list->key, j);
             if (walk_fields(at, prefix, list->fields, each, user)) return 1;
         }
-    }
     return 0;
 }
 
@@ -317,8 +316,7 @@ qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *na
 {
     spot bad;
     char range[RANGE_BYTES];
-    for (int i = 0; i < QDRI_N_LISTS; i++) {
-        const qdri_machine_list *list = &qdri_machine_lists[i];
+    for (const qdri_machine_list *list = qdri_machine_lists; list->key; list++) {
         const int n = list_length(machine, list);
         if (n < list->least || n > list->most)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' has %d entries; %d to %d are possible", name, list->key, n,

@@ -44,9 +44,9 @@ typedef struct qdri_machine_list {
     const qdri_machine_field *fields;
 } qdri_machine_list;
 
-enum { QDRI_N_SECTIONS = 8, QDRI_N_LISTS = 3, QDRI_LINKS_LIST = 1 };
-extern const qdri_machine_section qdri_machine_sections[QDRI_N_SECTIONS];
-extern const qdri_machine_list qdri_machine_lists[QDRI_N_LISTS];
+enum { QDRI_LINKS_LIST = 1 };
+extern const qdri_machine_section qdri_machine_sections[]; /* to one without fields */
+extern const qdri_machine_list qdri_machine_lists[]; /* to one without a key */
 
 /* In the file's unit. `item` is the struct that contains the field. */
 double qdri_machine_get_number(const void *item, const qdri_machine_field *f);
