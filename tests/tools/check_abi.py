@@ -51,9 +51,9 @@ def members(body):
     """One for each declared name, and for each of the room."""
     for declaration in (text.strip() for text in body.split(";") if text.strip()):
         first, *others = (" ".join(part.split()) for part in declaration.split(","))
-        room = re.fullmatch(r"double room\[(\d+)\]", first)
+        room = re.fullmatch(r"double room\[(\d+)(?: - (\d+))?\]", first)
         if room:
-            yield from ["double room"] * int(room.group(1))
+            yield from ["double room"] * (int(room.group(1)) - int(room.group(2) or 0))
             continue
         yield first
         yield from (re.match(r"(const )?\w+ ", first).group() + other for other in others)

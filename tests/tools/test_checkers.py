@@ -386,7 +386,8 @@ class Abi(unittest.TestCase):
         for old, new in (("", ""), ("qdr_kind kind;", "qdr_kind kind; void *more, *less;"),
                          ("QDR_C }", "QDR_C, QDR_D }"), ("x) IN_RUNTIME", "z) IN_BOTH"),
                          ("int qdr_two", "int qdr_three(void) IN_BOTH;\nint qdr_two"),
-                         ("double room[2]", "double a, b"), ("double room[2]", "double a; double room[1]")):
+                         ("double room[2]", "double a, b"), ("double room[2]", "double a; double room[1]"),
+                         ("double room[2]", "double a; double room[2 - 1]")):
             self.assertEqual(self.check(old, new), [], new)
 
     def test_faults(self):
@@ -395,7 +396,8 @@ class Abi(unittest.TestCase):
                          ("float y", "double y"), ("float y; qdr_kind kind;", "qdr_kind kind; void *more;"),
                          ("float y", "float z"), (" qdr_kind kind;", ""), ("QDR_B, ", ""), ("QDR_A", "QDR_N, QDR_A"),
                          ("QDR_C }", "QDR_C = 7 }"), ("unit;", "unit, more;"), ("IN_BOTH", "IN_RUNTIME"),
-                         ("double room[2]", "double a, b, c"), ("double room[2]", "double a; int b; double room[1]")):
+                         ("double room[2]", "double a, b, c"), ("double room[2]", "double a; int b; double room[1]"),
+                         ("double room[2]", "double a; double room[2 - 2]")):
             with self.subTest(old=old, new=new):
                 self.assertTrue(self.check(old, new))
 
