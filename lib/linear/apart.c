@@ -2,14 +2,11 @@
 /* The memory of stacks, and whether that of a caller overlaps it. */
 #include "linear/internal.h"
 
-const char *const qdri_region_names[QDRI_CALLER] = {"parameters", "gradients", "feedback", "activations", "workspace"};
-
-static const char *const names[][QDRI_CALLER] = {
-    {"the stack's parameters", "the stack's gradients", "the stack's feedback", "the stack's activations",
-     "the stack's workspace"},
-    {"another stack's parameters", "another stack's gradients", "another stack's feedback",
-     "another stack's activations", "another stack's workspace"},
-};
+#define NAME(constant, name) #name,
+#define OWN_NAME(constant, name) "the stack's " #name,
+#define OTHER_NAME(constant, name) "another stack's " #name,
+const char *const qdri_region_names[QDRI_CALLER] = {QDRI_STACK_REGIONS(NAME)};
+static const char *const names[][QDRI_CALLER] = {{QDRI_STACK_REGIONS(OWN_NAME)}, {QDRI_STACK_REGIONS(OTHER_NAME)}};
 
 void qdri_stack_enlist(qdr_stack *stack)
 {

@@ -93,11 +93,8 @@ qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes)
     QDR_TRY(QDRI_CLEAR(qdr_stack_sizes, sizes));
     if (!stack->built) return QDR_FAIL(QDR_ERR_STATE, "sizes: the stack is not built; call qdr_stack_build first");
     const size_t *bytes = stack->net.buffers.region_bytes;
-    qdr_stack_sizes own = {.parameters = bytes[QDRI_PARAMETERS],
-                           .gradients = bytes[QDRI_GRADIENTS],
-                           .feedback = bytes[QDRI_FEEDBACK],
-                           .activations = bytes[QDRI_ACTIVATIONS],
-                           .workspace = bytes[QDRI_WORKSPACE]};
+#define BYTES(constant, name) .name = bytes[QDRI_##constant],
+    qdr_stack_sizes own = {QDRI_STACK_REGIONS(BYTES)};
     for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
         own.communication += qdri_need_bytes(&stack->staging[channel]);
     own.device = qdri_dev_fixed_bytes(qdri_context_dev(qdr_grid_context(stack->grid)), stack->net.opts.dtype) +
@@ -155,7 +152,8 @@ qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory)
     qdr_context *ctx = qdr_grid_context(stack->grid);
     QDR_TRY(qdr_agree(ctx, QDRI_TAKE(qdr_stack_memory, memory, &own)));
     const int is_open = stack->built && !stack->bound;
-    void *const callers[QDRI_CALLER] = {own.parameters, own.gradients, own.feedback, own.activations, own.workspace};
+#define MEMORY(constant, name) [QDRI_##constant] = own.name,
+    void *const callers[QDRI_CALLER] = {QDRI_STACK_REGIONS(MEMORY)};
     int owned_by_all[QDRI_CALLER];
     for (int region = 0; region < (int)QDRI_CALLER; region++)
         owned_by_all[region] = !qdri_comm_any(qdri_context_world(ctx), callers[region] != NULL);

@@ -150,7 +150,8 @@ static void make_from_full(const qdri_parameter *p, void *host, void *user)
  * not wanted. */
 static qdr_status check_full(const qdr_stack *stack, int index, qdr_dtype dtype, const void *full, const char *who)
 {
-    static const qdri_use uses[QDRI_CALLER] = {QDRI_READ, QDRI_READ, QDRI_READ, QDRI_READ, QDRI_READ};
+#define READ(constant, name) QDRI_READ,
+    static const qdri_use uses[QDRI_CALLER] = {QDRI_STACK_REGIONS(READ)};
     const size_t bytes = (size_t)stack->net.parameters[index].n_global * qdr_dtype_bytes(dtype);
     const qdri_range whole = {.what = "full", .begin = full, .bytes = full ? bytes : 0, .writes = 1};
     return qdri_stack_check_apart(stack, who, &whole, uses);

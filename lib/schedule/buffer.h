@@ -6,13 +6,20 @@
 
 #include "core/status.h"
 
+/* Those that a stack has, with the members of its sizes and its memory. Feedback is what codecs of sums of gradients
+ * have lost; workspace is one buffer, in which each list places its values (memory.h). */
+#define QDRI_STACK_REGIONS(REGION)                                                                                     \
+    REGION(PARAMETERS, parameters)                                                                                     \
+    REGION(GRADIENTS, gradients)                                                                                       \
+    REGION(FEEDBACK, feedback)                                                                                         \
+    REGION(ACTIVATIONS, activations)                                                                                   \
+    REGION(WORKSPACE, workspace)
+
 typedef enum qdri_region {
-    QDRI_PARAMETERS = 0,
-    QDRI_GRADIENTS,
-    QDRI_FEEDBACK, /* what codecs of sums of gradients have lost */
-    QDRI_ACTIVATIONS,
-    QDRI_WORKSPACE, /* one buffer, in which each list places its values (memory.h) */
-    QDRI_CALLER, /* memory passed with a call: x, y, dy, dx, and an optimizer's */
+#define REGION(constant, name) QDRI_##constant,
+    QDRI_STACK_REGIONS(REGION)
+#undef REGION
+        QDRI_CALLER, /* memory passed with a call: x, y, dy, dx, and an optimizer's */
     QDRI_N_REGIONS
 } qdri_region;
 
