@@ -143,14 +143,14 @@ qdr_status qdri_model_price(qdr_model *model, const qdr_plan *plan, qdri_pricing
 }
 
 /* With the panels and parts of the plan, or one. */
-static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result)
+static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result, double *after_secs)
 {
     qdri_pricing pricing;
     qdri_stages stages;
     qdr_network_flops flops = {QDR_INIT(qdr_network_flops)};
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_price(model, plan, &pricing, &stages, result));
-    QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result));
+    QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result, after_secs));
     result->panels = plan->panels ? plan->panels : 1;
     result->batch_parts = qdri_net_batch_parts(&model->lists.net); /* one, where rows cannot be divided */
     const int64_t sequence = plan->sequence ? plan->sequence : model->network.context;
@@ -201,8 +201,8 @@ qdr_status qdri_model_choose(qdr_model *model, qdr_plan *plan, double limit_byte
         plan->batch_parts = search.batch_parts;
         qdr_plan_result *tried = &results[search.n_tried];
         memset(tried, 0, sizeof *tried);
-        QDR_TRY(predict(model, plan, tried));
-        const double after_secs = tried->time[QDR_TIME_OPTIMIZER] + model->machine.software.step_secs;
+        double after_secs;
+        QDR_TRY(predict(model, plan, tried, &after_secs));
         qdri_panel_search_note(&search, tried->memory_bytes <= limit_bytes ? tried->secs - after_secs : INFINITY,
                                qdri_busy_secs(tried) - after_secs);
     }

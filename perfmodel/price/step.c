@@ -387,7 +387,7 @@ static void add_returns(const qdri_lists *lists, const qdri_pricing *pricing, co
 }
 
 qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
-                          qdri_step_work *work, qdr_plan_result *result)
+                          qdri_step_work *work, qdr_plan_result *result, double *after_secs)
 {
     const qdr_machine_software *software = &pricing->machine->software;
     amount step = {.secs = 0};
@@ -403,6 +403,7 @@ qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, 
     }
     add_optimizer(lists, pricing, stages->first, &step);
     add_secs(software->step_secs, QDR_TIME_HOST, &step);
+    *after_secs = step.time[QDR_TIME_OPTIMIZER] + software->step_secs;
     if (all.has_returns) add_returns(lists, pricing, &all, stages, &step);
     result->secs = step.secs;
     memcpy(result->time, step.time, sizeof step.time);
