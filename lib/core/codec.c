@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/codec_format.h"
+#include "core/dtype.h"
 #include "core/order.h"
 #include "core/size.h"
 #include "quadrille_private/names.h"
@@ -23,25 +24,14 @@ enum { USUAL_BLOCK = 128, LEAST_RATE = 4, MOST_RATE = 24, WORD_BYTES = 64 };
 
 typedef struct codec_traits {
     const char *name;
-    int bits; /* of an integer; 0: no integers */
-    int flags; /* that it may have */
+    int bits, flags;
 } codec_traits;
 
-enum {
-    OF_INTEGERS = QDR_CODEC_FEEDBACK | QDR_CODEC_STOCHASTIC,
-    OF_GRADIENTS = QDR_CODEC_FEEDBACK |
-                   QDR_CODEC_HADAMARD, /* flags that only codecs of gradients of weights may have */
-};
+/* Flags that only codecs of gradients of weights may have. */
+enum { OF_GRADIENTS = QDR_CODEC_FEEDBACK | QDR_CODEC_HADAMARD };
 
-static const codec_traits traits[QDR_N_CODECS] = {
-    [QDR_CODEC_RAW] = {"raw", 0, 0},
-    [QDR_CODEC_BF16] = {"bf16", 0, 0},
-    [QDR_CODEC_INT16] = {"int16", 16, OF_INTEGERS},
-    [QDR_CODEC_INT8] = {"int8", 8, OF_INTEGERS | QDR_CODEC_HADAMARD},
-    [QDR_CODEC_INT4] = {"int4", 4, OF_INTEGERS | QDR_CODEC_HADAMARD},
-    [QDR_CODEC_LOSSLESS] = {"lossless", 0, 0},
-    [QDR_CODEC_ZFP] = {"zfp", 0, 0},
-};
+#define TRAITS(name, kind, bits, flags) [QDR_CODEC_##kind] = {name, bits, flags},
+static const codec_traits traits[QDR_N_CODECS] = {[QDR_CODEC_RAW] = {"raw", 0, 0}, QDRI_CODECS(TRAITS)};
 
 static const struct {
     const char *name;
@@ -57,16 +47,11 @@ int qdri_codec_block(const qdr_codec *codec) { return codec->block ? codec->bloc
 
 int qdri_codec_shortens(const qdr_codec *codec, qdr_dtype dtype)
 {
-    const int is_fp32 = dtype == QDR_F32, is_narrow = dtype == QDR_BF16 || dtype == QDR_F16;
-    switch (codec->kind) {
-    case QDR_CODEC_BF16:
-    case QDR_CODEC_INT16: return is_fp32;
-    case QDR_CODEC_LOSSLESS: return is_fp32 || dtype == QDR_BF16;
-    case QDR_CODEC_INT8:
-    case QDR_CODEC_INT4: return is_fp32 || is_narrow;
-    case QDR_CODEC_ZFP: return is_fp32 || (is_narrow && codec->rate < 16);
-    default: return 0;
-    }
+    int bits = qdri_codec_bits(codec);
+    if (codec->kind == QDR_CODEC_BF16) bits = 16;
+    if (codec->kind == QDR_CODEC_ZFP) bits = codec->rate;
+    if (codec->kind == QDR_CODEC_LOSSLESS) return dtype == QDR_F32 || dtype == QDR_BF16;
+    return qdri_is_float(dtype) && dtype != QDR_F64 && bits > 0 && bits < 8 * (int)qdr_dtype_bytes(dtype);
 }
 
 /* Of LOSSLESS: for each block the largest exponent and how it is stored, 4-bit distances, and the other bits. */

@@ -6,6 +6,15 @@
 #include "core/status.h"
 #include "quadrille/codec.h"
 
+/* The codecs but RAW, in order: the name, the bits of an integer (0: no integers), and the flags that it may have. */
+#define QDRI_CODECS(CODEC)                                                                                             \
+    CODEC("bf16", BF16, 0, 0)                                                                                          \
+    CODEC("int16", INT16, 16, QDR_CODEC_FEEDBACK | QDR_CODEC_STOCHASTIC)                                               \
+    CODEC("int8", INT8, 8, QDR_CODEC_FEEDBACK | QDR_CODEC_STOCHASTIC | QDR_CODEC_HADAMARD)                             \
+    CODEC("int4", INT4, 4, QDR_CODEC_FEEDBACK | QDR_CODEC_STOCHASTIC | QDR_CODEC_HADAMARD)                             \
+    CODEC("lossless", LOSSLESS, 0, 0)                                                                                  \
+    CODEC("zfp", ZFP, 0, 0)
+
 int qdri_codec_bits(const qdr_codec *codec); /* of its integers; 0: it has none */
 int qdri_codec_block(const qdr_codec *codec); /* elements */
 const char *qdri_traffic_name(qdr_traffic_class class); /* "activation-gradient" */

@@ -141,7 +141,7 @@ typedef struct qdri_kernel {
         } gather;
         struct {
             int64_t n, run; /* blocks begin anew after each run of elements, such as a row; 0: n */
-            /* Of a codec of integers: 4, 8 or 16; 32 to 256; as in qdr_codec. 0, 128, 0: F32 as BF16, on GPUs. */
+            /* Of a codec of integers: its bits; 32 to 256; as in qdr_codec. 0, 128, 0: F32 as BF16, on GPUs. */
             int bits, block, flags;
             uint64_t seed; /* of stochastic rounding: another one for each message */
             const void *x; /* ENCODE: the elements; DECODE_SUM: those of source `own` */

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/codec.h"
 #include "core/nearest.h"
 #include "core/sized.h"
 #include "core/status.h"
-#include "quadrille/codec.h"
 
 enum { KEY_BYTES = 64 };
 #define GIB 1073741824.0
@@ -83,18 +83,12 @@ static const qdri_machine_field collectives_fields[] = {
 };
 
 _Static_assert(QDR_N_CODECS <= QDR_MAX_CODECS, "a rate for each codec");
-#define CODEC_RATES(name, kind)                                                                                        \
-    {QDRI_RATE, name "_encode_GBps", offsetof(qdr_machine_codecs, encode_bytes_per_sec[kind]), 1e9, 0, 1e9},           \
-    {                                                                                                                  \
-        QDRI_RATE, name "_decode_GBps", offsetof(qdr_machine_codecs, decode_bytes_per_sec[kind]), 1e9, 0, 1e9          \
-    }
+#define RATE(key, member) {QDRI_RATE, key "_GBps", offsetof(qdr_machine_codecs, member), 1e9, 0, 1e9},
+#define RATES(name, kind, bits, flags)                                                                                 \
+    RATE(name "_encode", encode_bytes_per_sec[QDR_CODEC_##kind])                                                       \
+    RATE(name "_decode", decode_bytes_per_sec[QDR_CODEC_##kind])
 static const qdri_machine_field codecs_fields[] = {
-    CODEC_RATES("bf16", QDR_CODEC_BF16),
-    CODEC_RATES("int16", QDR_CODEC_INT16),
-    CODEC_RATES("int8", QDR_CODEC_INT8),
-    CODEC_RATES("int4", QDR_CODEC_INT4),
-    CODEC_RATES("lossless", QDR_CODEC_LOSSLESS),
-    CODEC_RATES("zfp", QDR_CODEC_ZFP),
+    QDRI_CODECS(RATES) /* of each, encoding and decoding */
     {QDRI_NUMBER, "rotated_factor", offsetof(qdr_machine_codecs, rotated_factor), 1, 0, 10},
     {QDRI_NUMBER, "feedback_factor", offsetof(qdr_machine_codecs, feedback_factor), 1, 0, 10},
     {QDRI_NUMBER, "processor_share", offsetof(qdr_machine_codecs, processor_share), 1, 0, 1},

@@ -7,7 +7,7 @@
 #include "common/memory.h"
 
 /* 1 MiB: a chunk of collectives; on GPUs enough for their memory. */
-enum { N_ELEMS = 1 << 18, QUICK_ELEMS = 1 << 15, GPU_ELEMS = 1 << 24 };
+enum { N_ELEMS = 1 << 18, QUICK_ELEMS = 1 << 15, GPU_ELEMS = 1 << 24, ZFP_RATE = 8 };
 
 typedef struct coding {
     calibration *c;
@@ -30,12 +30,12 @@ static qdr_status decode(void *user)
     return qdr_codec_decode(self->c->alone, &self->codec, QDR_F32, self->wire, self->bytes, self->n, 1, self->x, NULL);
 }
 
-static int measure(coding *self, const char *name, double *encode_rate, double *decode_rate, failure *why)
+static int measure(coding *self, qdr_codec codec, double *encode_rate, double *decode_rate, failure *why)
 {
     qdr_context *ctx = self->c->alone;
     const calibrate_work works[] = {{encode, ctx, self, 64, 0}, {decode, ctx, self, 64, 0}};
     double secs[2] = {0};
-    if (fail_status(why, qdr_codec_parse(name, &self->codec))) return why->code;
+    self->codec = codec;
     if (fail_status(why, memory_set(ctx, self->feedback, 0, (size_t)self->n * sizeof(float)))) return why->code;
     for (int i = 0; i < 2; i++)
         if (calibrate_time(self->c, &works[i], &secs[i], why)) return why->code;
@@ -45,27 +45,25 @@ static int measure(coding *self, const char *name, double *encode_rate, double *
 }
 
 /* GPUs lack codecs whose messages have no fixed length, and some builds zfp. */
-static int has(coding *self, const char *name)
+static int has(const coding *self, const qdr_codec *codec)
 {
     int64_t bytes;
-    return qdr_codec_parse(name, &self->codec) >= 0 &&
-           qdr_codec_encode(self->c->alone, &self->codec, QDR_F32, NULL, 0, NULL, 0, NULL, &bytes, NULL) >= 0;
+    return qdr_codec_encode(self->c->alone, codec, QDR_F32, NULL, 0, NULL, 0, NULL, &bytes, NULL) >= 0;
 }
 
 static int measure_all(coding *self, failure *why)
 {
-    static const char *const names[QDR_N_CODECS] = {
-        [QDR_CODEC_BF16] = "bf16", [QDR_CODEC_INT16] = "int16",       [QDR_CODEC_INT8] = "int8",
-        [QDR_CODEC_INT4] = "int4", [QDR_CODEC_LOSSLESS] = "lossless", [QDR_CODEC_ZFP] = "zfp:8"};
     qdr_machine_codecs *codecs = &self->c->machine.codecs;
     double rotated[2], kept[2];
     for (int kind = QDR_CODEC_BF16; kind < QDR_N_CODECS; kind++) {
-        if (!has(self, names[kind])) continue;
-        if (measure(self, names[kind], &codecs->encode_bytes_per_sec[kind], &codecs->decode_bytes_per_sec[kind], why))
+        const qdr_codec codec = {.kind = (qdr_codec_kind)kind, .rate = kind == QDR_CODEC_ZFP ? ZFP_RATE : 0};
+        if (!has(self, &codec)) continue;
+        if (measure(self, codec, &codecs->encode_bytes_per_sec[kind], &codecs->decode_bytes_per_sec[kind], why))
             return why->code;
     }
-    if (measure(self, "int8+hadamard", &rotated[0], &rotated[1], why) ||
-        measure(self, "int8+feedback", &kept[0], &kept[1], why))
+    if (measure(self, (qdr_codec){.kind = QDR_CODEC_INT8, .flags = QDR_CODEC_HADAMARD}, &rotated[0], &rotated[1],
+                why) ||
+        measure(self, (qdr_codec){.kind = QDR_CODEC_INT8, .flags = QDR_CODEC_FEEDBACK}, &kept[0], &kept[1], why))
         return why->code;
     /* Both only add work: above 1 there was something else on the processor, or the clock changed. */
     codecs->rotated_factor = fmin(1, rotated[0] / codecs->encode_bytes_per_sec[QDR_CODEC_INT8]);
