@@ -4,6 +4,7 @@
 #include "accesses.h"
 
 #include "core/dtype.h"
+#include "core/operands.h"
 
 typedef fake_kernel_accesses list;
 
@@ -338,50 +339,45 @@ static void decode_sum(const qdri_kernel *kernel, list *l)
     writes(l, kernel->u.codec.y, kernel->u.codec.n, elem_bytes(kernel));
 }
 
-typedef struct entry {
-    const char *name;
-    void (*find)(const qdri_kernel *kernel, list *l);
-} entry;
-
-static const entry entries[QDRI_N_KERNELS] = {
-    [QDRI_K_ADD] = {"add", binary},
-    [QDRI_K_SUM_PARTS] = {"sum of parts", parts},
-    [QDRI_K_CAST] = {"cast", binary},
-    [QDRI_K_BIAS_ADD] = {"bias add", bias_add},
-    [QDRI_K_COLUMN_SUM] = {"column sum", column_sum},
-    [QDRI_K_GELU_FORWARD] = {"gelu forward", binary},
-    [QDRI_K_GELU_BACKWARD] = {"gelu backward", binary},
-    [QDRI_K_NORM_MOMENTS] = {"norm moments", norm_moments},
-    [QDRI_K_NORM_MERGE] = {"norm merge", norm_merge},
-    [QDRI_K_NORM_APPLY] = {"norm apply", norm_apply},
-    [QDRI_K_NORM_SUMS] = {"norm sums", norm_sums},
-    [QDRI_K_NORM_BACKWARD] = {"norm backward", norm_backward},
-    [QDRI_K_ATTENTION_FORWARD] = {"attention forward", attention_forward},
-    [QDRI_K_ATTENTION_BACKWARD] = {"attention backward", attention_backward},
-    [QDRI_K_EMBED_FORWARD] = {"embed forward", embed},
-    [QDRI_K_EMBED_BACKWARD] = {"embed backward", embed},
-    [QDRI_K_POSITION_ADD] = {"position add", position_add},
-    [QDRI_K_POSITION_SUM] = {"position sum", position_sum},
-    [QDRI_K_CE_MAX] = {"cross-entropy maxima", ce},
-    [QDRI_K_CE_SUMS] = {"cross-entropy sums", ce},
-    [QDRI_K_CE_LOSS] = {"cross-entropy loss", ce},
-    [QDRI_K_CE_BACKWARD] = {"cross-entropy backward", ce},
-    [QDRI_K_SUM_SQUARES] = {"sum of squares", sum_squares},
-    [QDRI_K_ADAMW_RATE] = {"adamw's rate", adamw_rate},
-    [QDRI_K_ADAMW_BEGIN] = {"adamw's beginning", adamw_begin},
-    [QDRI_K_ADAMW] = {"adamw", adamw},
-    [QDRI_K_COPY_BLOCK] = {"copy block", copy_block},
-    [QDRI_K_REDUCE] = {"reduce", gather},
-    [QDRI_K_TO_KEYS] = {"to keys", gather},
-    [QDRI_K_FROM_KEYS] = {"from keys", gather},
-    [QDRI_K_ENCODE] = {"encode", encode},
-    [QDRI_K_DECODE] = {"decode", decode},
-    [QDRI_K_DECODE_SUM] = {"decode sum", decode_sum},
+static void (*const finders[QDRI_N_KERNELS])(const qdri_kernel *kernel, list *l) = {
+    [QDRI_K_ADD] = binary,
+    [QDRI_K_SUM_PARTS] = parts,
+    [QDRI_K_CAST] = binary,
+    [QDRI_K_BIAS_ADD] = bias_add,
+    [QDRI_K_COLUMN_SUM] = column_sum,
+    [QDRI_K_GELU_FORWARD] = binary,
+    [QDRI_K_GELU_BACKWARD] = binary,
+    [QDRI_K_NORM_MOMENTS] = norm_moments,
+    [QDRI_K_NORM_MERGE] = norm_merge,
+    [QDRI_K_NORM_APPLY] = norm_apply,
+    [QDRI_K_NORM_SUMS] = norm_sums,
+    [QDRI_K_NORM_BACKWARD] = norm_backward,
+    [QDRI_K_ATTENTION_FORWARD] = attention_forward,
+    [QDRI_K_ATTENTION_BACKWARD] = attention_backward,
+    [QDRI_K_EMBED_FORWARD] = embed,
+    [QDRI_K_EMBED_BACKWARD] = embed,
+    [QDRI_K_POSITION_ADD] = position_add,
+    [QDRI_K_POSITION_SUM] = position_sum,
+    [QDRI_K_CE_MAX] = ce,
+    [QDRI_K_CE_SUMS] = ce,
+    [QDRI_K_CE_LOSS] = ce,
+    [QDRI_K_CE_BACKWARD] = ce,
+    [QDRI_K_SUM_SQUARES] = sum_squares,
+    [QDRI_K_ADAMW_RATE] = adamw_rate,
+    [QDRI_K_ADAMW_BEGIN] = adamw_begin,
+    [QDRI_K_ADAMW] = adamw,
+    [QDRI_K_COPY_BLOCK] = copy_block,
+    [QDRI_K_REDUCE] = gather,
+    [QDRI_K_TO_KEYS] = gather,
+    [QDRI_K_FROM_KEYS] = gather,
+    [QDRI_K_ENCODE] = encode,
+    [QDRI_K_DECODE] = decode,
+    [QDRI_K_DECODE_SUM] = decode_sum,
 };
 
 void fake_find_accesses(const qdri_kernel *kernel, list *found)
 {
-    found->name = entries[kernel->kind].name;
+    found->name = qdri_kernel_name(kernel->kind);
     found->n = 0;
-    entries[kernel->kind].find(kernel, found);
+    finders[kernel->kind](kernel, found);
 }

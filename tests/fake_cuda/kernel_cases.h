@@ -219,40 +219,14 @@ static void codec_case(kernel_case *c)
     k->u.codec.sources = take(c, QDR_F32, N_SOURCES * (MESSAGE / 4 + 1));
 }
 
-static void (*const makers[QDRI_N_KERNELS])(kernel_case *c) = {
-    [QDRI_K_ADD] = binary_case,
-    [QDRI_K_SUM_PARTS] = parts_case,
-    [QDRI_K_CAST] = binary_case,
-    [QDRI_K_BIAS_ADD] = rows_case,
-    [QDRI_K_COLUMN_SUM] = rows_case,
-    [QDRI_K_GELU_FORWARD] = binary_case,
-    [QDRI_K_GELU_BACKWARD] = binary_case,
-    [QDRI_K_NORM_MOMENTS] = norm_case,
-    [QDRI_K_NORM_MERGE] = norm_case,
-    [QDRI_K_NORM_APPLY] = norm_case,
-    [QDRI_K_NORM_SUMS] = norm_case,
-    [QDRI_K_NORM_BACKWARD] = norm_case,
-    [QDRI_K_ATTENTION_FORWARD] = attention_case,
-    [QDRI_K_ATTENTION_BACKWARD] = attention_case,
-    [QDRI_K_EMBED_FORWARD] = embed_case,
-    [QDRI_K_EMBED_BACKWARD] = embed_case,
-    [QDRI_K_POSITION_ADD] = rows_case,
-    [QDRI_K_POSITION_SUM] = rows_case,
-    [QDRI_K_CE_MAX] = ce_case,
-    [QDRI_K_CE_SUMS] = ce_case,
-    [QDRI_K_CE_LOSS] = ce_case,
-    [QDRI_K_CE_BACKWARD] = ce_case,
-    [QDRI_K_SUM_SQUARES] = reduce_case,
-    [QDRI_K_ADAMW_RATE] = adamw_case,
-    [QDRI_K_ADAMW_BEGIN] = adamw_case,
-    [QDRI_K_ADAMW] = adamw_case,
-    [QDRI_K_COPY_BLOCK] = block_case,
-    [QDRI_K_ENCODE] = codec_case,
-    [QDRI_K_DECODE] = codec_case,
-    [QDRI_K_DECODE_SUM] = codec_case,
+static void (*const makers[QDRI_N_FAMILIES])(kernel_case *c) = {
+    [QDRI_OF_BINARY] = binary_case, [QDRI_OF_PARTS] = parts_case,         [QDRI_OF_ROWS] = rows_case,
+    [QDRI_OF_NORM] = norm_case,     [QDRI_OF_ATTENTION] = attention_case, [QDRI_OF_EMBED] = embed_case,
+    [QDRI_OF_CE] = ce_case,         [QDRI_OF_REDUCE] = reduce_case,       [QDRI_OF_ADAMW] = adamw_case,
+    [QDRI_OF_BLOCK] = block_case,   [QDRI_OF_CODEC] = codec_case,
 };
 
-/* The case of this kind; QDRI_K_REDUCE, which no CPU device has, is no case. */
+/* The case of this kind, of a family that both CPUs and GPUs have. */
 static void make_case(kernel_case *c, qdri_kernel_kind kind, qdr_dtype dtype, int number)
 {
     memset(c, 0, sizeof *c);
@@ -260,7 +234,7 @@ static void make_case(kernel_case *c, qdri_kernel_kind kind, qdr_dtype dtype, in
     c->kernel.dtype = dtype;
     c->number = number;
     c->random = (uint64_t)kind + 100 * (uint64_t)number;
-    makers[kind](c);
+    makers[qdri_family_of(kind)](c);
 }
 
 #endif
