@@ -2,6 +2,7 @@
 /* Stacks with caller_activations: they compute the same bits as others, and need no memory for edges, both by the size
  * queries and as allocated; and calls that are impossible with them. */
 #include "dist.h"
+#include "sizes.h"
 
 enum { K = 12, N = 20, ROWS = 18 };
 
@@ -92,11 +93,6 @@ static void cannot_run_whole(const layer *l)
     DIST_FAILS(qdr_stack_edge_gradient(l->stack, l->y, &memory), QDR_ERR_STATE, "the stack was made with");
 }
 
-static size_t sum_of(const qdr_stack_sizes *s)
-{
-    return s->parameters + s->gradients + s->activations + s->workspace + s->communication;
-}
-
 static void check_shape(qdr_grid *grid, const shape *s)
 {
     qdr_context *ctx = qdr_grid_context(grid);
@@ -111,8 +107,8 @@ static void check_shape(qdr_grid *grid, const shape *s)
     DIST_OK(qdr_stack_get_sizes(callers.stack, &less));
     /* The grid's staging is there already, and a loss's sums are the whole stack's. */
     const size_t edges = 2 * aligned(edge_bytes(&own, own.x)) + 2 * aligned(edge_bytes(&own, own.y));
-    DIST_CHECK(after - before == sum_of(&less) - less.communication, "%zu bytes are allocated, %zu are said",
-               after - before, sum_of(&less) - less.communication);
+    const size_t said = sum_of_sizes(&less) - less.communication - less.device;
+    DIST_CHECK(after - before == said, "%zu bytes are allocated, %zu are said", after - before, said);
     DIST_CHECK(whole.activations - less.activations == edges + 64, "%zu bytes less than %zu, but edges have %zu",
                whole.activations - less.activations, whole.activations, edges);
     DIST_CHECK(less.workspace <= whole.workspace && less.parameters == whole.parameters &&

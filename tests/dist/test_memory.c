@@ -15,6 +15,7 @@
 
 #include "../../examples/common/gpt.h"
 #include "count.h"
+#include "sizes.h"
 
 enum { RANKS = 8, HIDDEN = 256, CONTEXT = 4 };
 static atomic_int n_failed;
@@ -43,12 +44,6 @@ typedef struct test_case {
     qdr_dtype dtype;
     int batch_parts;
 } test_case;
-
-static size_t sum_of(const qdr_stack_sizes *sizes)
-{
-    return sizes->parameters + sizes->gradients + sizes->activations + sizes->workspace + sizes->communication +
-           sizes->device;
-}
 
 static int steps(gpt *model, qdr_adamw *optimizer)
 {
@@ -82,7 +77,7 @@ static int check_second(qdr_context *ctx, const gpt *first, const qdr_stack_size
     CHECK(gpt_create(first->grid, &config, &model));
     CHECK(qdr_stack_get_sizes(model.stack, &sizes));
     qdr_mem_usage(ctx, &now, &peak);
-    const size_t said = sum_of(&sizes) - sizes.device;
+    const size_t said = sum_of_sizes(&sizes) - sizes.device;
     const size_t replaced = said - taken->communication;
     EXPECT(now - before <= said && (taken->communication == 0 || now - before > replaced),
            "rank %d: a second stack takes %zu bytes; it said %zu, the first one has %zu of "
@@ -127,7 +122,7 @@ static int run_steps(qdr_context *ctx, const test_case *c)
     qdr_mem_usage(ctx, &now, &peak);
     /* Panels of the device are made once for all stacks of a context. */
     static _Thread_local int has_panels;
-    const size_t said = sum_of(&sizes) + optimizer_bytes - (has_panels ? sizes.device : 0);
+    const size_t said = sum_of_sizes(&sizes) + optimizer_bytes - (has_panels ? sizes.device : 0);
     has_panels |= sizes.device > 0;
     EXPECT(peak - before == said,
            "rank %d, grid %dx%dx%dx%d, layout %d, %s: the peak is %zu bytes, the size queries said "

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sizes.h"
 #include "small_gpt.h"
 
 static qdr_status differs(const qdr_context *ctx, const char *what)
@@ -168,7 +169,7 @@ static qdr_status check_room(const pair *p, size_t before)
     qdr_mem_usage(p->ctx, &now, NULL);
     TRY(qdr_stack_get_sizes(p->small.gpt.stack, &small));
     TRY(qdr_stack_get_sizes(p->large.gpt.stack, &large));
-    const size_t said = large.parameters + large.gradients + large.activations + large.workspace + large.communication;
+    const size_t said = sum_of_sizes(&large) - large.device;
     const int grows = p->small.config.products == QDR_PRODUCT_FP8
                           ? large.device > small.device && now - before > said
                           : large.communication > small.communication && now - before == said;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "served.h"
+#include "sizes.h"
 #include "small_gpt.h"
 
 enum { STEPS = 2, GPUS = 8 };
@@ -36,8 +37,7 @@ static qdr_status compare(qdr_context *ctx, training *t, const small_gpt *m)
     TRY(qdr_stack_get_sizes(m->gpt.stack, &sizes));
     TRY(qdr_adamw_size(m->gpt.stack, &optimizer));
     qdr_mem_usage(ctx, &now, &peak);
-    const size_t said = sizes.parameters + sizes.gradients + sizes.activations + sizes.workspace + sizes.communication +
-                        sizes.device + optimizer;
+    const size_t said = sum_of_sizes(&sizes) + optimizer;
     pthread_mutex_lock(&t->mutex);
     t->said[qdr_context_gpu(ctx)] += said;
     t->n_bad += said != peak;
