@@ -117,15 +117,14 @@ static void print_memory(FILE *file, const plan_answer *answer, const planned_gr
     print_choices(file, &planned->plan);
     fprintf(file, " needs the least memory of all plans of this grid, and still %.4g GiB too much: %.4g of %.4g GiB",
             (planned->result.memory_bytes - limit) / GIB, planned->result.memory_bytes / GIB, limit / GIB);
-    const int most = all[0].term;
-    const int is_plural = most == QDR_MEMORY_PARAMETERS || most == QDR_MEMORY_GRADIENTS ||
-                          most == QDR_MEMORY_ACTIVATIONS;
+    const char *largest = qdr_memory_term_name((qdr_memory_term)all[0].term);
+    const int is_plural = largest[strlen(largest) - 1] == 's';
     for (int i = 0; i < 3; i++)
         fprintf(file, "%s %s %.4g GiB", i ? "," : ", of which", qdr_memory_term_name((qdr_memory_term)all[i].term),
                 all[i].secs / GIB);
     if (all[0].secs > limit)
-        fprintf(file, "; %s alone %s %.4g GiB too large", qdr_memory_term_name((qdr_memory_term)most),
-                is_plural ? "are" : "is", (all[0].secs - limit) / GIB);
+        fprintf(file, "; %s alone %s %.4g GiB too large", largest, is_plural ? "are" : "is",
+                (all[0].secs - limit) / GIB);
     fputc('.', file);
 }
 

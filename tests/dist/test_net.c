@@ -43,11 +43,10 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
     const size_t *bytes = net->buffers.region_bytes;
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     DIST_OK(qdr_stack_get_sizes(stack, &sizes));
-    DIST_CHECK(sizes.parameters == bytes[QDRI_PARAMETERS] && sizes.gradients == bytes[QDRI_GRADIENTS] &&
-                   sizes.activations == bytes[QDRI_ACTIVATIONS] && sizes.workspace == bytes[QDRI_WORKSPACE],
-               "%zu, %zu, %zu, %zu bytes; the net says %zu, %zu, %zu, %zu", sizes.parameters, sizes.gradients,
-               sizes.activations, sizes.workspace, bytes[QDRI_PARAMETERS], bytes[QDRI_GRADIENTS],
-               bytes[QDRI_ACTIVATIONS], bytes[QDRI_WORKSPACE]);
+#define COMPARE(constant, name)                                                                                        \
+    DIST_CHECK(sizes.name == bytes[QDRI_##constant], #name ": %zu bytes; the net says %zu", sizes.name,                \
+               bytes[QDRI_##constant]);
+    QDRI_STACK_REGIONS(COMPARE)
     compare_lists(stack, QDR_LIST_FORWARD, &lists->forward);
     compare_lists(stack, QDR_LIST_BACKWARD, &lists->backward[0]);
 }
