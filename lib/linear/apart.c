@@ -66,7 +66,7 @@ qdr_status qdri_stack_check_bind(const qdr_stack *stack, void *const callers[QDR
                                     .writes = 1};
     if (stack->owner) mine[QDRI_PARAMETERS] = region_of(stack, (int)QDRI_PARAMETERS, 0);
     QDR_TRY(qdri_ranges_check("bind", mine, (int)QDRI_CALLER));
-    /* Parameters, gradients and feedback last, and binding clears them; the rest holds nothing between passes. */
+    /* Those that last, which binding clears; the rest holds nothing between passes. */
     for (const qdr_stack *other = first_stack(stack); other; other = other->next)
         for (int region = 0; region < (int)QDRI_CALLER; region++) {
             const int last = region < (int)QDRI_ACTIVATIONS ? (int)QDRI_CALLER : (int)QDRI_ACTIVATIONS;

@@ -140,7 +140,7 @@ static qdr_status prepare(qdr_stack *stack)
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
     QDR_TRY(qdri_reserve_product(stream, stack->product_bytes));
     qdri_reserve_kernel(stream, stack->kernel_bytes);
-    for (int region = QDRI_PARAMETERS; region <= QDRI_FEEDBACK; region++)
+    for (int region = 0; region < (int)QDRI_ACTIVATIONS; region++)
         QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
     return qdri_stream_synchronize(stream);
 }

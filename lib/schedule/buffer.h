@@ -6,8 +6,9 @@
 
 #include "core/status.h"
 
-/* Those that a stack has, with the members of its sizes and its memory. Feedback is what codecs of sums of gradients
- * have lost; workspace is one buffer, in which each list places its values (memory.h). */
+/* Those that a stack has, with the members of its sizes and its memory; those before ACTIVATIONS last, and begin as
+ * zeros. Feedback is what codecs of sums of gradients have lost; workspace is one buffer, in which each list places its
+ * values (memory.h). */
 #define QDRI_STACK_REGIONS(REGION)                                                                                     \
     REGION(PARAMETERS, parameters)                                                                                     \
     REGION(GRADIENTS, gradients)                                                                                       \
