@@ -22,6 +22,13 @@ struct qdri_json {
 
 /* ---- reading ---- */
 
+void qdri_json_put_quoted(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text; text++) fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    fputc('"', file);
+}
+
 void qdri_json_printable(const char *text, char *printable, size_t bytes)
 {
     size_t i = 0;

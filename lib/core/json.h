@@ -15,6 +15,8 @@
 #ifndef QDRI_CORE_JSON_H
 #define QDRI_CORE_JSON_H
 
+#include <stdio.h>
+
 #include "core/status.h"
 
 enum { QDRI_JSON_MAX_BYTES = 16 << 20, QDRI_JSON_PATH_BYTES = 96 };
@@ -97,5 +99,8 @@ typedef struct qdri_json_location {
 qdri_json_location qdri_json_where(qdri_json_node node);
 /* `text` with '?' for everything but printable ASCII, at most `bytes` including its terminating zero. For messages. */
 void qdri_json_printable(const char *text, char *printable, size_t bytes);
+
+/* A string in quotes, of printable ASCII. */
+void qdri_json_put_quoted(FILE *file, const char *text);
 
 #endif

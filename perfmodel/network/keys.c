@@ -1,19 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network/keys.h"
-#include "core/sized.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
+
+#include "core/sized.h"
+#include "core/status.h"
+
+static const char *const norms[] = {"layer", "rms"}, *const places[] = {"before", "after", "around"},
+                         *const head_norms[] = {"none", "each", "all"}, *const kinds[] = {"default", "linear",
+                                                                                          "dynamic", "llama3",
+                                                                                          "yarn",    "longrope"};
 
 #define KEY(kind, member)                                                                                              \
     {                                                                                                                  \
-#member, kind, offsetof(qdr_network, member), sizeof(((qdr_network *)NULL)->member)                            \
+#member, kind, offsetof(qdr_network, member), sizeof(((qdr_network *)NULL)->member), NULL, 0                   \
+    }
+#define WORD(member, words)                                                                                            \
+    {                                                                                                                  \
+#member, QDRI_NETWORK_WORD, offsetof(qdr_network, member), sizeof(int), words, sizeof words / sizeof *words    \
     }
 #define COUNT(member) KEY(QDRI_NETWORK_COUNT, member)
 #define SWITCH(member) KEY(QDRI_NETWORK_SWITCH, member)
+#define REAL(member) KEY(QDRI_NETWORK_REAL, member)
+#define ROTARY(set)                                                                                                    \
+    WORD(set.kind, kinds), SWITCH(set.interleaved), SWITCH(set.exact_bounds), COUNT(set.columns), COUNT(set.original), \
+        REAL(set.theta), REAL(set.factor), REAL(set.magnitude), REAL(set.low), REAL(set.high),                         \
+        KEY(QDRI_NETWORK_FACTORS, set.short_factors), KEY(QDRI_NETWORK_FACTORS, set.long_factors)
 
-const qdri_network_key qdri_network_keys[QDRI_N_NETWORK_KEYS] = {
+const qdri_network_key qdri_network_keys[] = {
     KEY(QDRI_NETWORK_TEXT, architecture),
     KEY(QDRI_NETWORK_TEXT, activation),
     COUNT(layers),
@@ -31,38 +47,153 @@ const qdri_network_key qdri_network_keys[QDRI_N_NETWORK_KEYS] = {
     SWITCH(qkv_bias),
     SWITCH(out_bias),
     SWITCH(mlp_bias),
-    KEY(QDRI_NETWORK_NORM, norm),
+    WORD(norm, norms),
     KEY(QDRI_NETWORK_NUMBER, norms_per_layer),
     SWITCH(tied),
     SWITCH(parallel_residual),
+    WORD(norm_place, places),
+    WORD(head_norm, head_norms),
+    SWITCH(norm_one_plus),
+    SWITCH(norm_no_beta),
+    REAL(norm_epsilon),
+    REAL(attention_scale),
+    REAL(attention_cap),
+    REAL(logits_cap),
+    REAL(embedding_factor),
+    REAL(branch_factor),
+    REAL(logits_factor),
+    ROTARY(rotary),
+    ROTARY(local_rotary),
+    KEY(QDRI_NETWORK_LAYERS, layer_kinds),
 };
+const int qdri_n_network_keys = sizeof qdri_network_keys / sizeof *qdri_network_keys;
 
-const char *const qdri_norm_words[2] = {"layer", "rms"};
+enum { VALUE_BYTES = 64 };
 
-int64_t qdri_network_get(const qdr_network *network, const qdri_network_key *key)
+static void *member(const qdr_network *network, const qdri_network_key *key) { return (char *)network + key->at; }
+
+/* ---- writing ---- */
+
+static int n_factors(const double *factors)
 {
-    const void *at = (const char *)network + key->at;
+    int n = 0;
+    while (n < QDR_ROTARY_MOST_FACTORS && factors[n] > 0) n++;
+    return n;
+}
+
+static const char *word_of(const qdr_network *network, const qdri_network_key *key)
+{
+    const int word = *(const int *)member(network, key);
+    return word >= 0 && word < key->n_words ? key->words[word] : "unknown";
+}
+
+/* One value, without quotes. */
+static void show(const qdr_network *network, const qdri_network_key *key, char text[VALUE_BYTES])
+{
+    const void *at = member(network, key);
     switch (key->kind) {
-    case QDRI_NETWORK_COUNT: return *(const int64_t *)at;
-    case QDRI_NETWORK_NUMBER:
-    case QDRI_NETWORK_SWITCH: return *(const int *)at;
-    case QDRI_NETWORK_NORM: return (int64_t) * (const qdr_norm_kind *)at;
-    default: return 0;
+    case QDRI_NETWORK_TEXT: snprintf(text, VALUE_BYTES, "%.*s", VALUE_BYTES - 1, (const char *)at); break;
+    case QDRI_NETWORK_COUNT: snprintf(text, VALUE_BYTES, "%" PRId64, *(const int64_t *)at); break;
+    case QDRI_NETWORK_NUMBER: snprintf(text, VALUE_BYTES, "%d", *(const int *)at); break;
+    case QDRI_NETWORK_SWITCH: snprintf(text, VALUE_BYTES, "%s", *(const int *)at ? "true" : "false"); break;
+    case QDRI_NETWORK_WORD: snprintf(text, VALUE_BYTES, "%s", word_of(network, key)); break;
+    case QDRI_NETWORK_REAL: snprintf(text, VALUE_BYTES, "%.17g", *(const double *)at); break;
+    default: snprintf(text, VALUE_BYTES, "others"); break;
     }
 }
 
-void qdri_network_set(qdr_network *network, const qdri_network_key *key, int64_t value)
+static void put_factors(FILE *file, const double *factors)
 {
-    void *at = (char *)network + key->at;
-    if (key->kind == QDRI_NETWORK_COUNT) *(int64_t *)at = value;
-    if (key->kind == QDRI_NETWORK_NUMBER || key->kind == QDRI_NETWORK_SWITCH) *(int *)at = (int)value;
-    if (key->kind == QDRI_NETWORK_NORM) *(qdr_norm_kind *)at = (qdr_norm_kind)value;
+    for (int i = 0; i < n_factors(factors); i++) fprintf(file, "%s%.17g", i ? ", " : "[", factors[i]);
+    fputc(']', file);
 }
 
-static const char *text_of(const qdr_network *network, const qdri_network_key *key)
+static void put_layers(FILE *file, const qdr_network *network)
 {
-    return (const char *)network + key->at;
+    fputc('"', file);
+    for (int64_t i = 0; i < network->layers && i < QDR_NETWORK_MOST_LAYERS; i++)
+        fputc('0' + network->layer_kinds[i], file);
+    fputc('"', file);
 }
+
+int qdri_network_has(const qdr_network *network, const qdri_network_key *key)
+{
+    const unsigned char *at = member(network, key);
+    for (size_t i = 0; i < key->bytes; i++)
+        if (at[i]) return 1;
+    return 0;
+}
+
+void qdri_network_put(FILE *file, const qdr_network *network, const qdri_network_key *key)
+{
+    char text[VALUE_BYTES], printable[VALUE_BYTES];
+    const int is_text = key->kind == QDRI_NETWORK_TEXT || key->kind == QDRI_NETWORK_WORD;
+    if (key->kind == QDRI_NETWORK_FACTORS) {
+        put_factors(file, member(network, key));
+    } else if (key->kind == QDRI_NETWORK_LAYERS) {
+        put_layers(file, network);
+    } else {
+        show(network, key, text);
+        qdri_json_printable(text, printable, sizeof printable);
+        if (is_text)
+            qdri_json_put_quoted(file, printable);
+        else
+            fputs(printable, file);
+    }
+}
+
+/* ---- reading ---- */
+
+static qdr_status take_factors(qdri_json_node node, double *factors)
+{
+    qdri_json_node list;
+    size_t n;
+    QDR_TRY(qdri_json_list(node, &list, &n));
+    if (n > QDR_ROTARY_MOST_FACTORS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu factors; at most %d", qdri_json_where(node).text, n,
+                        QDR_ROTARY_MOST_FACTORS);
+    for (size_t i = 0; i < n; i++) QDR_TRY(qdri_json_number(qdri_json_at(&list, i), 0, INFINITY, &factors[i]));
+    return QDR_OK;
+}
+
+static qdr_status take_layers(qdri_json_node node, unsigned char *kinds_of_layers)
+{
+    enum { ALL = QDR_LAYER_WINDOW | QDR_LAYER_UNROTATED | QDR_LAYER_LOCAL };
+    const char *digits;
+    QDR_TRY(qdri_json_string(node, QDR_NETWORK_MOST_LAYERS + 1, &digits));
+    for (; *digits; digits++) {
+        if (*digits < '0' || *digits > '0' + ALL)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has '%c'; a digit from 0 to %d is needed", qdri_json_where(node).text,
+                            *digits >= ' ' && *digits <= '~' ? *digits : '?', ALL);
+        *kinds_of_layers++ = (unsigned char)(*digits - '0');
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_network_take(qdri_json_node node, const qdri_network_key *key, qdr_network *network)
+{
+    void *at = member(network, key);
+    const char *text;
+    int64_t number;
+    switch (key->kind) {
+    case QDRI_NETWORK_TEXT:
+        QDR_TRY(qdri_json_string(node, key->bytes, &text));
+        qdri_json_printable(text, at, key->bytes);
+        return QDR_OK;
+    case QDRI_NETWORK_COUNT: return qdri_json_int(node, 0, INT32_MAX, at);
+    case QDRI_NETWORK_NUMBER:
+        QDR_TRY(qdri_json_int(node, 0, INT32_MAX, &number));
+        *(int *)at = (int)number;
+        return QDR_OK;
+    case QDRI_NETWORK_SWITCH: return qdri_json_flag(node, at);
+    case QDRI_NETWORK_WORD: return qdri_json_word(node, key->words, key->n_words, at);
+    case QDRI_NETWORK_REAL: return qdri_json_number(node, 0, INFINITY, at);
+    case QDRI_NETWORK_FACTORS: return take_factors(node, at);
+    default: return take_layers(node, at);
+    }
+}
+
+/* ---- comparing ---- */
 
 static int is_tanh_gelu(const char *activation)
 {
@@ -75,35 +206,25 @@ static int is_tanh_gelu(const char *activation)
 
 static int is_same(const qdr_network *a, const qdr_network *b, const qdri_network_key *key)
 {
-    if (key->kind != QDRI_NETWORK_TEXT) return qdri_network_get(a, key) == qdri_network_get(b, key);
-    const char *one = text_of(a, key), *two = text_of(b, key);
+    const void *one = member(a, key), *two = member(b, key);
+    if (key->kind != QDRI_NETWORK_TEXT) return memcmp(one, two, key->bytes) == 0;
     return strcmp(one, two) == 0 || (is_tanh_gelu(one) && is_tanh_gelu(two));
-}
-
-static void show(const qdr_network *network, const qdri_network_key *key, char text[40])
-{
-    const int64_t value = qdri_network_get(network, key);
-    if (key->kind == QDRI_NETWORK_TEXT)
-        snprintf(text, 40, "%.39s", text_of(network, key));
-    else if (key->kind == QDRI_NETWORK_SWITCH)
-        snprintf(text, 40, "%s", value ? "true" : "false");
-    else if (key->kind == QDRI_NETWORK_NORM)
-        snprintf(text, 40, "%s", qdri_norm_words[value == QDR_NORM_RMS]);
-    else
-        snprintf(text, 40, "%" PRId64, value);
 }
 
 int qdr_network_differ(const qdr_network *first, const qdr_network *second, qdr_network_difference *difference)
 {
     qdr_network a, b;
     qdr_network_difference found;
+    char values[2][VALUE_BYTES];
     if (!first || !second) return first != second;
     if (QDRI_TAKE(qdr_network, first, &a) != QDR_OK || QDRI_TAKE(qdr_network, second, &b) != QDR_OK) return 1;
-    for (const qdri_network_key *key = qdri_network_keys; key < qdri_network_keys + QDRI_N_NETWORK_KEYS; key++) {
+    for (const qdri_network_key *key = qdri_network_keys; key < qdri_network_keys + qdri_n_network_keys; key++) {
         if (is_same(&a, &b, key)) continue;
         found.key = key->name;
-        show(&a, key, found.first);
-        show(&b, key, found.second);
+        show(&a, key, values[0]);
+        show(&b, key, values[1]);
+        snprintf(found.first, sizeof found.first, "%.39s", values[0]);
+        snprintf(found.second, sizeof found.second, "%.39s", values[1]);
         if (difference) QDRI_GIVE(qdr_network_difference, difference, &found);
         return 1;
     }

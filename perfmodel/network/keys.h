@@ -4,7 +4,9 @@
 #define QDRI_PERFMODEL_NETWORK_KEYS_H
 
 #include <stddef.h>
+#include <stdio.h>
 
+#include "core/json.h"
 #include "quadrille/network.h"
 
 typedef enum qdri_network_kind {
@@ -12,21 +14,28 @@ typedef enum qdri_network_kind {
     QDRI_NETWORK_COUNT, /* int64_t */
     QDRI_NETWORK_NUMBER, /* int */
     QDRI_NETWORK_SWITCH, /* int: 0 or 1 */
-    QDRI_NETWORK_NORM /* qdr_norm_kind: one of qdri_norm_words */
+    QDRI_NETWORK_WORD, /* an enum: one of `words` */
+    QDRI_NETWORK_REAL, /* double */
+    QDRI_NETWORK_FACTORS, /* double[QDR_ROTARY_MOST_FACTORS], of which the first are not 0 */
+    QDRI_NETWORK_LAYERS /* layer_kinds: a digit for each layer */
 } qdri_network_kind;
 
 typedef struct qdri_network_key {
     const char *name;
     qdri_network_kind kind;
     size_t at, bytes;
+    const char *const *words;
+    int n_words;
 } qdri_network_key;
 
-/* All but the version and the name, in their order. */
-enum { QDRI_N_NETWORK_KEYS = 21 };
-extern const qdri_network_key qdri_network_keys[QDRI_N_NETWORK_KEYS];
-extern const char *const qdri_norm_words[2];
-/* The value as a whole number; of a text 0. */
-int64_t qdri_network_get(const qdr_network *network, const qdri_network_key *key);
-void qdri_network_set(qdr_network *network, const qdri_network_key *key, int64_t value);
+/* All but the size and the name, in their order. */
+extern const qdri_network_key qdri_network_keys[];
+extern const int qdri_n_network_keys;
+enum { QDRI_N_FIRST_NETWORK_KEYS = 21 }; /* files have these always, the others if they are not zero */
+/* 1: the member is not zero. */
+int qdri_network_has(const qdr_network *network, const qdri_network_key *key);
+/* Writes a member as JSON has it, or reads it. */
+void qdri_network_put(FILE *file, const qdr_network *network, const qdri_network_key *key);
+QDR_NODISCARD qdr_status qdri_network_take(qdri_json_node node, const qdri_network_key *key, qdr_network *network);
 
 #endif

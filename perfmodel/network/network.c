@@ -1,8 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters and flops of a network, from its shape. */
+#include <float.h>
+
 #include "core/sized.h"
 #include "core/status.h"
 #include "network/sizes.h"
+
+static qdr_status check_words(const qdr_network *net)
+{
+    const struct {
+        const char *what;
+        int value, last;
+    } words[] = {{"norm", (int)net->norm, QDR_NORM_RMS},
+                 {"norm_place", (int)net->norm_place, QDR_NORM_AROUND},
+                 {"head_norm", (int)net->head_norm, QDR_HEAD_NORM_ALL},
+                 {"rotary.kind", (int)net->rotary.kind, QDR_ROTARY_LONGROPE},
+                 {"local_rotary.kind", (int)net->local_rotary.kind, QDR_ROTARY_LONGROPE}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].value < 0 || words[i].value > words[i].last)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %s is %d; use one of the constants of network.h, 0 to %d",
+                            words[i].what, words[i].value, words[i].last);
+    return QDR_OK;
+}
+
+static qdr_status check_numbers(const qdr_network *net)
+{
+    const struct {
+        const char *what;
+        double value;
+    } numbers[] = {{"norm_epsilon", net->norm_epsilon},         {"attention_scale", net->attention_scale},
+                   {"attention_cap", net->attention_cap},       {"logits_cap", net->logits_cap},
+                   {"embedding_factor", net->embedding_factor}, {"branch_factor", net->branch_factor},
+                   {"logits_factor", net->logits_factor},       {"rotary.theta", net->rotary.theta},
+                   {"rotary.factor", net->rotary.factor},       {"local_rotary.theta", net->local_rotary.theta},
+                   {"rotary.magnitude", net->rotary.magnitude}, {"local_rotary.factor", net->local_rotary.factor}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!(numbers[i].value >= 0 && numbers[i].value <= DBL_MAX))
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %.63s has %s %g; a finite number of at least 0 is needed",
+                            net->name, numbers[i].what, numbers[i].value);
+    return QDR_OK;
+}
+
+/* What kinds of layers say, or windows alone. */
+static qdr_status check_layers(const qdr_network *net)
+{
+    int64_t n_windows = 0;
+    int some = 0;
+    for (int64_t i = 0; i < QDR_NETWORK_MOST_LAYERS; i++) {
+        const int kind = net->layer_kinds[i];
+        if (kind > (QDR_LAYER_WINDOW | QDR_LAYER_UNROTATED | QDR_LAYER_LOCAL) || (kind && i >= net->layers))
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %.63s has kind %d for layer %" PRId64 " of %" PRId64, net->name,
+                            kind, i, net->layers);
+        some |= kind;
+        n_windows += kind & QDR_LAYER_WINDOW;
+    }
+    if (some && net->layers > QDR_NETWORK_MOST_LAYERS)
+        return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %" PRId64 " layers that are not alike; at most %d are known",
+                        net->name, net->layers, QDR_NETWORK_MOST_LAYERS);
+    if (some && n_windows != net->window_layers)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "network: %.63s has %" PRId64 " window_layers, but %" PRId64 " of its layer_kinds have windows",
+                        net->name, net->window_layers, n_windows);
+    return QDR_OK;
+}
 
 static qdr_status check(const qdr_network *net)
 {
@@ -30,13 +90,16 @@ static qdr_status check(const qdr_network *net)
     const struct {
         const char *what;
         int value;
-    } switches[] = {{"gated", net->gated},       {"qkv_bias", net->qkv_bias},
-                    {"out_bias", net->out_bias}, {"mlp_bias", net->mlp_bias},
-                    {"tied", net->tied},         {"parallel_residual", net->parallel_residual}};
+    } switches[] = {{"gated", net->gated},
+                    {"qkv_bias", net->qkv_bias},
+                    {"out_bias", net->out_bias},
+                    {"mlp_bias", net->mlp_bias},
+                    {"tied", net->tied},
+                    {"parallel_residual", net->parallel_residual},
+                    {"norm_one_plus", net->norm_one_plus},
+                    {"norm_no_beta", net->norm_no_beta}};
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
         QDR_TRY(qdri_check_switch("network", switches[i].what, switches[i].value));
-    if (net->norm != QDR_NORM_LAYER && net->norm != QDR_NORM_RMS)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: norm is %d; use QDR_NORM_LAYER or QDR_NORM_RMS", (int)net->norm);
     if (net->kv_heads > net->heads)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "network: %.63s has %" PRId64 " key heads for %" PRId64 " heads; at most one each", net->name,
@@ -44,7 +107,9 @@ static qdr_status check(const qdr_network *net)
     if (net->window_layers > net->layers)
         return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %" PRId64 " layers with a window, but %" PRId64 " layers",
                         net->name, net->window_layers, net->layers);
-    return QDR_OK;
+    QDR_TRY(check_words(net));
+    QDR_TRY(check_numbers(net));
+    return check_layers(net);
 }
 
 /* ---- parameters ---- */
@@ -69,7 +134,9 @@ qdr_status qdr_network_params(const qdr_network *given, qdr_network_counts *coun
     QDR_TRY(QDRI_CLEAR(qdr_network_counts, counts));
     QDR_TRY(QDRI_TAKE(qdr_network, given, &own));
     QDR_TRY(check(network));
-    const int64_t norm = network->hidden * (network->norm == QDR_NORM_LAYER ? 2 : 1);
+    const int64_t norm = network->hidden * (network->norm == QDR_NORM_LAYER && !network->norm_no_beta ? 2 : 1);
+    const int64_t of_heads[] = {0, 2 * network->head_size, (network->heads + network->kv_heads) * network->head_size};
+    const int64_t norms = network->norms_per_layer * norm + of_heads[network->head_norm];
     const int64_t hidden = network->hidden, n_up = network->gated ? 2 : 1;
     const int64_t q = network->heads * network->head_size, kv = network->kv_heads * network->head_size;
     sum attention = {0, 0}, mlp = {0, 0};
@@ -86,7 +153,7 @@ qdr_status qdr_network_params(const qdr_network *given, qdr_network_counts *coun
     sum layer = {0, attention.too_large || mlp.too_large};
     add(&layer, 1, attention.n);
     add(&layer, 1, mlp.n);
-    add(&layer, network->norms_per_layer, norm);
+    add(&layer, 1, norms);
     sum total = {0, layer.too_large};
     add(&total, network->vocab, network->tied ? network->hidden : 2 * network->hidden);
     add(&total, network->positions, network->hidden);
@@ -100,7 +167,7 @@ qdr_status qdr_network_params(const qdr_network *given, qdr_network_counts *coun
         .positions = network->positions * network->hidden,
         .attention = attention.n,
         .mlp = mlp.n,
-        .norms = network->norms_per_layer * norm,
+        .norms = norms,
         .layer = layer.n,
         .final_norm = norm,
         .head = network->tied ? 0 : network->vocab * network->hidden,

@@ -1,134 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks by name, by path and from text: from the config.json of a model. The defaults of absent keys, and which
- * tensors have biases, are those of the configuration classes of transformers (GPT2Config, GPTNeoXConfig, LlamaConfig,
- * MistralConfig, Qwen2Config). */
+/* Networks by name, by path and from text: from the config.json of a model. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/log.h"
 #include "core/sized.h"
 #include "files/data.h"
 #include "network/sizes.h"
+#include "network/types.h"
 
-#define KNOWN "gpt2, gpt_neox, llama, mistral and qwen2"
-
-/* The sizes that have a key. */
-enum { LAYERS, HIDDEN, HEADS, VOCAB, CONTEXT, FFN, N_SIZES };
-
-/* The keys of sizes, those used instead, if present, and the activation's. */
-typedef struct family_keys {
-    const char *sizes[N_SIZES], *alias[N_SIZES], *activation;
-} family_keys;
-
-static const family_keys usual = {.sizes = {"num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size",
-                                            "max_position_embeddings", "intermediate_size"},
-                                  .activation = "hidden_act"};
-static const family_keys of_gpt2 = {
-    .sizes = {"n_layer", "n_embd", "n_head", "vocab_size", "n_positions", "n_inner"},
-    .alias = {"num_hidden_layers", "hidden_size", "num_attention_heads", NULL, "max_position_embeddings", NULL},
-    .activation = "activation_function"};
-
-typedef struct family {
-    qdr_network shape; /* properties without a key */
-    const family_keys *keys;
-    int64_t sizes[N_SIZES]; /* defaults: layers, hidden, heads, vocab, context, ffn */
-    int64_t kv_heads; /* default if the key is absent; 0: same as heads; -1: there is no such key */
-    const char *activation; /* default */
-    const char *attention_bias, *mlp_bias; /* keys that determine biases; NULL: fixed */
-    int64_t window; /* default if the key is absent; 0: there is no such key */
-    int some_windows; /* 1: windows depend on use_sliding_window and max_window_layers */
-} family;
-
-static const family families[] = {
-    {.shape = {.architecture = "gpt2",
-               .qkv_bias = 1,
-               .out_bias = 1,
-               .mlp_bias = 1,
-               .norm = QDR_NORM_LAYER,
-               .tied = 1,
-               .positions = 1},
-     .keys = &of_gpt2,
-     .sizes = {12, 768, 12, 50257, 1024, 0},
-     .kv_heads = -1,
-     .activation = "gelu_new"},
-    {.shape = {.architecture = "gpt_neox",
-               .qkv_bias = 1,
-               .out_bias = 1,
-               .mlp_bias = 1,
-               .norm = QDR_NORM_LAYER,
-               .parallel_residual = 1},
-     .keys = &usual,
-     .sizes = {44, 6144, 64, 50432, 2048, 24576},
-     .kv_heads = -1,
-     .activation = "gelu",
-     .attention_bias = "attention_bias"},
-    {.shape = {.architecture = "llama", .gated = 1, .norm = QDR_NORM_RMS},
-     .keys = &usual,
-     .sizes = {32, 4096, 32, 32000, 2048, 11008},
-     .activation = "silu",
-     .attention_bias = "attention_bias",
-     .mlp_bias = "mlp_bias"},
-    {.shape = {.architecture = "mistral", .gated = 1, .norm = QDR_NORM_RMS},
-     .keys = &usual,
-     .sizes = {32, 4096, 32, 32000, 131072, 14336},
-     .kv_heads = 8,
-     .activation = "silu",
-     .window = 4096},
-    {.shape = {.architecture = "qwen2", .gated = 1, .norm = QDR_NORM_RMS, .qkv_bias = 1},
-     .keys = &usual,
-     .sizes = {32, 4096, 32, 151936, 32768, 22016},
-     .kv_heads = 32,
-     .activation = "silu",
-     .window = 4096,
-     .some_windows = 1},
-};
+/* Those of gpt2 have names of their own, and the usual ones as aliases. */
+static const char *const usual_keys[QDRI_N_TYPE_SIZES] = {"num_hidden_layers",       "hidden_size",
+                                                          "num_attention_heads",     "vocab_size",
+                                                          "max_position_embeddings", "intermediate_size"};
+static const char *const gpt2_keys[QDRI_N_TYPE_SIZES] = {"n_layer",    "n_embd",      "n_head",
+                                                         "vocab_size", "n_positions", "n_inner"};
 
 /* ---- the kind of network ---- */
 
-static qdr_status refuse_experts(const qdri_json_node *root)
+static int is_mixture(const char *type)
 {
-    static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const qdri_json_node node = qdri_json_get(root, keys[i]);
-        int64_t n;
-        QDR_TRY(qdri_json_int_or(node, 0, QDRI_NETWORK_MOST, 0, &n));
-        if (n > 0)
-            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                            "%s is %" PRId64 ": a mixture of experts; only dense networks are known",
-                            qdri_json_where(node).text, n);
-    }
+    static const char *const mixtures[] = {"mixtral", "dbrx",   "jamba",   "deepseek_v2",
+                                           "arctic",  "llama4", "gpt_oss", "deepseek_v3"};
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
+        if (strcmp(type, mixtures[i]) == 0) return 1;
+    return strstr(type, "moe") != NULL;
+}
+
+/* *found is NULL if the type is not known. */
+static qdr_status type_of(const qdri_json_node *root, const qdri_type **found, const char **name)
+{
+    const qdri_json_node node = qdri_json_get(root, "model_type");
+    *found = NULL;
+    *name = NULL;
+    if (!qdri_json_has(node)) return QDR_OK;
+    QDR_TRY(qdri_json_string(node, 0, name));
+    *found = qdri_find_type(*name);
     return QDR_OK;
 }
 
-static qdr_status find_family(const qdri_json_node *root, const family **found)
+/* Finds the object that describes the network of texts: the file itself, or the one that it nests. */
+static qdr_status find_type(const qdri_json_node *root, qdri_json_node *text, const qdri_type **found)
 {
-    const qdri_json_node node = qdri_json_get(root, "model_type");
-    static const char *const mixtures[] = {"mixtral", "dbrx",   "jamba",   "deepseek_v2",
-                                           "arctic",  "llama4", "gpt_oss", "deepseek_v3"};
-    const char *type;
+    const qdri_json_node node = qdri_json_get(root, "model_type"), nested = qdri_json_get(root, "text_config");
+    const char *type, *inner;
     char shown[40];
-    if (!qdri_json_has(node) && qdri_json_has(qdri_json_get(root, "n_layers")) &&
-        qdri_json_has(qdri_json_get(root, "dim")))
+    *text = *root;
+    QDR_TRY(type_of(root, found, &type));
+    if (*found) return QDR_OK;
+    if (qdri_json_kind_of(nested) == QDRI_JSON_OBJECT) QDR_TRY(type_of(&nested, found, &inner));
+    if (*found) return qdri_json_object(nested, text);
+    if (!type && qdri_json_has(qdri_json_get(root, "n_layers")) && qdri_json_has(qdri_json_get(root, "dim")))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is missing, since this is the params.json of Meta's own format; use the config.json of the "
                         "same model from Hugging Face",
                         qdri_json_where(node).text);
-    if (!qdri_json_has(node))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; known are " KNOWN, qdri_json_where(node).text);
-    QDR_TRY(qdri_json_string(node, 0, &type));
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (strcmp(type, families[i].shape.architecture) == 0) {
-            *found = &families[i];
-            return refuse_experts(root);
-        }
+    if (!type)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; known are %s", qdri_json_where(node).text, qdri_known_types);
     qdri_json_printable(type, shown, sizeof shown);
-    int is_mixture = strstr(type, "moe") != NULL;
-    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) is_mixture |= strcmp(type, mixtures[i]) == 0;
-    if (is_mixture)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "%s is \"%s\", a mixture of experts; only dense networks are known: " KNOWN,
-                        qdri_json_where(node).text, shown);
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is \"%s\"; known are " KNOWN, qdri_json_where(node).text, shown);
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is \"%s\"%s; known are %s", qdri_json_where(node).text, shown,
+                    is_mixture(type) ? ", a mixture of experts; only dense networks are known" : "", qdri_known_types);
 }
 
 static int ends_in(const char *text, const char *ending)
@@ -159,95 +91,145 @@ static qdr_status refuse_other_heads(const qdri_json_node *root)
     return QDR_OK;
 }
 
-/* Keys with which the class's sizes are not those of the other keys. */
-static qdr_status refuse_changes(const qdri_json_node *root, const char *activation)
+/* A value for a sentence: "true", "4", "\"x\"", or what it is. */
+static const char *shown_value(qdri_json_node node, char *text, size_t bytes)
 {
+    const char *string;
+    double number;
+    switch (qdri_json_kind_of(node)) {
+    case QDRI_JSON_FLAG: return "true";
+    case QDRI_JSON_NUMBER:
+        if (qdri_json_number(node, -INFINITY, INFINITY, &number) != QDR_OK) break;
+        snprintf(text, bytes, "%g", number);
+        return text;
+    case QDRI_JSON_STRING:
+        if (qdri_json_string(node, 0, &string) != QDR_OK) break;
+        qdri_json_printable(string, text, bytes);
+        return text;
+    default: break;
+    }
+    return "set";
+}
+
+/* Whether a key says something else than that there is no such thing. */
+static qdr_status says_something(qdri_json_node node, int *says)
+{
+    double number = 1;
+    int flag = 1;
+    if (qdri_json_kind_of(node) == QDRI_JSON_FLAG) QDR_TRY(qdri_json_flag(node, &flag));
+    if (qdri_json_kind_of(node) == QDRI_JSON_NUMBER) QDR_TRY(qdri_json_number(node, -INFINITY, INFINITY, &number));
+    *says = qdri_json_has(node) && flag && number != 0 &&
+            (qdri_json_kind_of(node) != QDRI_JSON_OBJECT || qdri_json_next_key(&node, NULL));
+    return QDR_OK;
+}
+
+/* Keys that make it another network than the other keys describe. */
+static qdr_status refuse_changes(const qdri_json_node *root)
+{
+    static const struct {
+        const char *key, *why;
+    } refused[] = {
+        {"num_local_experts", "a mixture of experts; only dense networks are known"},
+        {"num_experts", "a mixture of experts; only dense networks are known"},
+        {"n_routed_experts", "a mixture of experts; only dense networks are known"},
+        {"moe_num_experts", "a mixture of experts; only dense networks are known"},
+        {"add_cross_attention", "only attention of a sequence to itself is known"},
+        {"use_bidirectional_attention", "only attention to earlier positions is known"},
+        {"attention_chunk_size", "only attention to all earlier positions or to a window is known"},
+        {"alibi", "only rotary and learned positions are known"},
+        {"clip_qkv", "queries and keys that are clipped are not known"},
+        {"q_lora_rank", "only attention with keys and values of their own, not latent ones, is known"},
+        {"kv_lora_rank", "only attention with keys and values of their own, not latent ones, is known"},
+        {"scale_attn_by_inverse_layer_idx", "only scores that all layers scale alike are known"},
+        {"quantization_config", "only weights that are not quantized are known"},
+        {"pruned_heads", "only networks whose layers have equally many heads are known"},
+    };
     const qdri_json_node code = qdri_json_get(root, "auto_map"), own = qdri_json_get(&code, "AutoModelForCausalLM");
-    const qdri_json_node pruned = qdri_json_get(root, "pruned_heads"),
-                         crossed = qdri_json_get(root, "add_cross_attention");
-    int is_crossed;
-    QDR_TRY(qdri_json_flag_or(crossed, 0, &is_crossed));
-    if (is_crossed)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is true; only attention of a sequence to itself is known",
-                        qdri_json_where(crossed).text);
     if (qdri_json_has(own))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "%s names code of the model's own, whose sizes are not known; leave the key out if the network "
                         "is as its model_type says",
                         qdri_json_where(own).text);
-    if (qdri_json_kind_of(pruned) == QDRI_JSON_OBJECT && qdri_json_next_key(&pruned, NULL))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s lists heads; only networks whose layers are alike are known",
-                        qdri_json_where(pruned).text);
-    if (strcmp(activation, "prelu") == 0 || strcmp(activation, "xielu") == 0)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: the activation %s has parameters; only those without are known",
-                        qdri_json_where(*root).text, activation);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const qdri_json_node node = qdri_json_get(root, refused[i].key);
+        char text[40];
+        int says;
+        QDR_TRY(says_something(node, &says));
+        if (says)
+            return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is %s: %s", qdri_json_where(node).text,
+                            shown_value(node, text, sizeof text), refused[i].why);
+    }
+    return QDR_OK;
+}
+
+/* Names the rates of dropout in a line of the log. */
+static qdr_status log_dropout(const qdri_json_node *root, const qdri_type *type, const qdr_network *net)
+{
+    static const char *const keys[] = {"attn_pdrop",     "embd_pdrop",       "resid_pdrop",      "attention_dropout",
+                                       "hidden_dropout", "residual_dropout", "embedding_dropout"};
+    enum { N_OF_GPT2 = 3 };
+    char line[256] = "";
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const size_t used = strlen(line);
+        double rate;
+        QDR_TRY(
+            qdri_json_number_or(qdri_json_get(root, keys[i]), 0, 1, type->is_gpt2 && i < N_OF_GPT2 ? 0.1 : 0, &rate));
+        if (rate > 0) snprintf(line + used, sizeof line - used, "%s%s %g", used ? ", " : "", keys[i], rate);
+    }
+    if (*line) qdri_log(QDRI_LOG_INFO, "network: %s has %s; dropout is not applied", net->name, line);
     return QDR_OK;
 }
 
 /* ---- its sizes ---- */
 
-static qdri_json_node size_node(const qdri_json_node *root, const family_keys *keys, int size)
+static qdri_json_node size_node(const qdri_json_node *root, const qdri_type *type, int size)
 {
-    const qdri_json_node alias = qdri_json_get(root, keys->alias[size] ? keys->alias[size] : keys->sizes[size]);
-    return qdri_json_has(alias) ? alias : qdri_json_get(root, keys->sizes[size]);
+    const qdri_json_node usual = qdri_json_get(root, usual_keys[size]);
+    if (!type->is_gpt2) return usual;
+    return qdri_json_has(usual) && size != QDRI_FFN ? usual : qdri_json_get(root, gpt2_keys[size]);
 }
 
 /* Of absent keys those of the class; null is none but for the width of gpt2's MLP. */
-static qdr_status read_sizes(const qdri_json_node *root, const family *f, qdr_network *net)
+static qdr_status read_sizes(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
-    int64_t *const sizes[N_SIZES] = {&net->layers, &net->hidden, &net->heads, &net->vocab, &net->context, &net->ffn};
-    for (int i = 0; i < N_SIZES; i++) {
-        const qdri_json_node node = size_node(root, f->keys, i);
-        *sizes[i] = f->sizes[i];
-        if (qdri_json_has(node) || (qdri_json_kind_of(node) == QDRI_JSON_NULL && f->sizes[i]))
+    int64_t *const sizes[QDRI_N_TYPE_SIZES] = {&net->layers, &net->hidden,  &net->heads,
+                                               &net->vocab,  &net->context, &net->ffn};
+    for (int i = 0; i < QDRI_N_TYPE_SIZES; i++) {
+        const qdri_json_node node = size_node(root, type, i);
+        *sizes[i] = type->sizes[i];
+        if (qdri_json_has(node) || (qdri_json_kind_of(node) == QDRI_JSON_NULL && type->sizes[i]))
             QDR_TRY(qdri_json_int(node, 1, QDRI_NETWORK_MOST, sizes[i]));
     }
-    if (net->ffn == 0) net->ffn = 4 * net->hidden; /* gpt2 */
-    if (net->positions) net->positions = net->context; /* gpt2 */
+    if (net->ffn == 0) net->ffn = 4 * net->hidden;
+    if (type->is_gpt2) net->positions = net->context;
     return QDR_OK;
 }
 
-/* Rotary positions turn pairs of features: of all of a head, or of the share that gpt_neox names. */
-static qdr_status check_rotation(const qdri_json_node *root, const family *f, const qdr_network *net)
-{
-    double share = 1;
-    if (net->positions || net->head_size % 2 == 0) return QDR_OK;
-    if (f->kv_heads < 0) QDR_TRY(qdri_json_number_or(qdri_json_get(root, "rotary_pct"), 0, 1, 0.25, &share));
-    if ((double)net->head_size * share < (double)net->head_size) return QDR_OK;
-    const qdri_json_node node = qdri_json_get(root, "head_dim");
-    if (qdri_json_has(node))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 "; rotary positions turn pairs: an even number is needed",
-                        qdri_json_where(node).text, net->head_size);
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s is %" PRId64 ", with which a head has %" PRId64 " of the %" PRId64
-                    " features; rotary positions turn pairs: an even number is needed",
-                    qdri_json_where(size_node(root, f->keys, HEADS)).text, net->heads, net->head_size, net->hidden);
-}
-
-static qdr_status read_head_size(const qdri_json_node *root, const family *f, qdr_network *net)
+static qdr_status read_head_size(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
     const qdri_json_node node = qdri_json_get(root, "head_dim");
-    const int divides = f->kv_heads < 0; /* the classes of gpt2 and gpt_neox divide the hidden columns into heads */
-    QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, net->hidden / net->heads, &net->head_size));
+    const int divides = type->kv_heads < 0; /* the classes of gpt2 and gpt_neox divide the hidden columns into heads */
+    QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, type->head_size ? type->head_size : net->hidden / net->heads,
+                             &net->head_size));
     if (net->head_size == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
-                        qdri_json_where(size_node(root, f->keys, HEADS)).text, net->heads, net->hidden);
+                        qdri_json_where(size_node(root, type, QDRI_HEADS)).text, net->heads, net->hidden);
     if (!divides || qdri_json_has(node) || net->heads * net->head_size == net->hidden) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s is %" PRId64 ", which does not divide the %" PRId64
-                    " features of a token; %s needs heads of one size",
-                    qdri_json_where(size_node(root, f->keys, HEADS)).text, net->heads, net->hidden, net->architecture);
+    return QDR_FAIL(
+        QDR_ERR_ARGUMENT,
+        "%s is %" PRId64 ", which does not divide the %" PRId64 " features of a token; %s needs heads of one size",
+        qdri_json_where(size_node(root, type, QDRI_HEADS)).text, net->heads, net->hidden, net->architecture);
 }
 
-static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr_network *net)
+static qdr_status read_kv_heads(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
     const qdri_json_node node = qdri_json_get(root, "num_key_value_heads");
     const int is_absent = qdri_json_kind_of(node) == QDRI_JSON_ABSENT;
     net->kv_heads = net->heads;
-    if (f->kv_heads < 0) return QDR_OK;
-    if (is_absent && f->kv_heads)
-        net->kv_heads = f->kv_heads;
+    if (type->kv_heads < 0) return QDR_OK;
+    if (is_absent && type->kv_heads)
+        net->kv_heads = type->kv_heads;
     else
         QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, net->heads, &net->kv_heads));
     if (net->heads % net->kv_heads == 0) return QDR_OK;
@@ -264,94 +246,112 @@ static qdr_status read_kv_heads(const qdri_json_node *root, const family *f, qdr
                     qdri_json_where(node).text, net->kv_heads, net->heads);
 }
 
-/* The number of layers of the list "layer_types" that have a window; -1: there is no list. */
-static qdr_status count_windows(const qdri_json_node *root, const qdr_network *net, int64_t *n_windows)
-{
-    const qdri_json_node node = qdri_json_get(root, "layer_types");
-    static const char *const words[] = {"full_attention", "sliding_attention"};
-    qdri_json_node list;
-    size_t n;
-    *n_windows = -1;
-    if (!qdri_json_has(node)) return QDR_OK;
-    QDR_TRY(qdri_json_list(node, &list, &n));
-    if ((int64_t)n != net->layers)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %zu words for %" PRId64 " layers; one for each is needed",
-                        qdri_json_where(node).text, n, net->layers);
-    *n_windows = 0;
-    for (size_t i = 0; i < n; i++) {
-        int has_window;
-        QDR_TRY(qdri_json_word(qdri_json_at(&list, i), words, 2, &has_window));
-        *n_windows += has_window;
-    }
-    return QDR_OK;
-}
-
-static qdr_status read_windows(const qdri_json_node *root, const family *f, qdr_network *net)
-{
-    int some = f->window > 0;
-    int64_t first = 0, n_listed;
-    const qdri_json_node node = qdri_json_get(root, "sliding_window");
-    const int is_absent = qdri_json_kind_of(node) == QDRI_JSON_ABSENT;
-    QDR_TRY(count_windows(root, net, &n_listed));
-    if (f->some_windows) {
-        QDR_TRY(qdri_json_flag_or(qdri_json_get(root, "use_sliding_window"), 0, &some));
-        QDR_TRY(qdri_json_int_or(qdri_json_get(root, "max_window_layers"), 0, QDRI_NETWORK_MOST, 28, &first));
-    }
-    if (some) QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, is_absent ? f->window : 0, &net->window));
-    net->window_layers = net->window && first < net->layers ? net->layers - first : 0;
-    if (f->some_windows && net->window && n_listed >= 0) net->window_layers = n_listed;
-    if (net->window_layers == 0) net->window = 0;
-    if (n_listed < 0 || n_listed == net->window_layers) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s has %" PRId64 " times \"sliding_attention\", but %s has windows in %" PRId64
-                    " layers by its other keys; leave the list out, or correct it",
-                    qdri_json_where(qdri_json_get(root, "layer_types")).text, n_listed, net->architecture,
-                    net->window_layers);
-}
-
 /* ---- its options ---- */
 
 /* A default stands for a key that is absent; the classes refuse null. */
-static qdr_status read_flag(const qdri_json_node *root, const char *key, int *flag)
+static qdr_status read_flag(const qdri_json_node *root, const char *key, int otherwise, int *flag)
 {
     const qdri_json_node node = qdri_json_get(root, key);
+    *flag = otherwise;
     return qdri_json_kind_of(node) == QDRI_JSON_ABSENT ? QDR_OK : qdri_json_flag(node, flag);
 }
 
-static qdr_status read_choices(const qdri_json_node *root, const family *f, qdr_network *net)
+static qdr_status read_activation(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
-    const char *activation;
-    if (f->attention_bias) {
-        QDR_TRY(read_flag(root, f->attention_bias, &net->qkv_bias));
-        net->out_bias = net->qkv_bias;
+    static const char *const words[] = {"gelu",        "gelu_new",      "gelu_pytorch_tanh",
+                                        "gelu_fast",   "gelu_accurate", "gelu_python_tanh",
+                                        "gelu_python", "silu",          "swish",
+                                        "relu",        "relu2"};
+    const qdri_json_node node = qdri_json_get(root, type->activation_key ? type->activation_key : "hidden_act");
+    const char *name = type->activation;
+    int word;
+    if (qdri_json_has(node)) {
+        QDR_TRY(qdri_json_word(node, words, sizeof words / sizeof *words, &word));
+        name = words[word];
     }
-    if (f->mlp_bias) QDR_TRY(read_flag(root, f->mlp_bias, &net->mlp_bias));
-    QDR_TRY(qdri_json_string_or(qdri_json_get(root, f->keys->activation), sizeof net->activation, f->activation,
-                                &activation));
-    snprintf(net->activation, sizeof net->activation, "%s", activation);
-    QDR_TRY(read_flag(root, "tie_word_embeddings", &net->tied));
-    if (net->parallel_residual) QDR_TRY(read_flag(root, "use_parallel_residual", &net->parallel_residual));
-    return refuse_changes(root, activation);
+    /* Old files of Gemma mean the tanh form. */
+    if (strcmp(net->architecture, "gemma") == 0 && strcmp(name, "gelu") == 0) name = "gelu_pytorch_tanh";
+    snprintf(net->activation, sizeof net->activation, "%s", name);
+    return QDR_OK;
+}
+
+/* Numbers that some classes multiply by, or limit to. */
+static qdr_status read_factors(const qdri_json_node *root, qdr_network *net)
+{
+    enum { ITSELF, INVERSE, INVERSE_ROOT };
+    static const struct {
+        const char *architecture, *key;
+        double otherwise; /* 0: none, as with null */
+        size_t at;
+        int how;
+    } factors[] = {
+        {"granite", "embedding_multiplier", 1, offsetof(qdr_network, embedding_factor), ITSELF},
+        {"granite", "residual_multiplier", 1, offsetof(qdr_network, branch_factor), ITSELF},
+        {"granite", "attention_multiplier", 1, offsetof(qdr_network, attention_scale), ITSELF},
+        {"granite", "logits_scaling", 1, offsetof(qdr_network, logits_factor), INVERSE},
+        {"cohere2", "logit_scale", 0.0625, offsetof(qdr_network, logits_factor), ITSELF},
+        {"gemma2", "query_pre_attn_scalar", 256, offsetof(qdr_network, attention_scale), INVERSE_ROOT},
+        {"gemma2", "attn_logit_softcapping", 50, offsetof(qdr_network, attention_cap), ITSELF},
+        {"gemma2", "final_logit_softcapping", 30, offsetof(qdr_network, logits_cap), ITSELF},
+        {"gemma3_text", "query_pre_attn_scalar", 256, offsetof(qdr_network, attention_scale), INVERSE_ROOT},
+        {"gemma3_text", "attn_logit_softcapping", 0, offsetof(qdr_network, attention_cap), ITSELF},
+        {"gemma3_text", "final_logit_softcapping", 0, offsetof(qdr_network, logits_cap), ITSELF},
+    };
+    int scales = 1;
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        if (strcmp(net->architecture, factors[i].architecture) != 0) continue;
+        const qdri_json_node node = qdri_json_get(root, factors[i].key);
+        double value = qdri_json_kind_of(node) == QDRI_JSON_NULL ? 0 : factors[i].otherwise;
+        if (qdri_json_has(node)) {
+            QDR_TRY(qdri_json_number(node, 0, INFINITY, &value));
+            if (value == 0)
+                return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; a positive number is needed", qdri_json_where(node).text);
+        }
+        if (value > 0 && factors[i].how != ITSELF) value = 1 / (factors[i].how == INVERSE ? value : sqrt(value));
+        *(double *)(void *)((char *)net + factors[i].at) = value;
+    }
+    if (strncmp(net->architecture, "gemma", 5) == 0) net->embedding_factor = sqrt((double)net->hidden);
+    if (strcmp(net->architecture, "gpt2") == 0) QDR_TRY(read_flag(root, "scale_attn_weights", 1, &scales));
+    if (!scales) net->attention_scale = 1;
+    return QDR_OK;
+}
+
+static qdr_status read_choices(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
+{
+    int *const biases[] = {&net->qkv_bias, &net->out_bias, &net->mlp_bias};
+    const double epsilon = type->epsilon ? type->epsilon : net->norm == QDR_NORM_RMS ? 1e-6 : 1e-5;
+    const qdri_json_node node = qdri_json_get(root, type->epsilon_key ? type->epsilon_key : "rms_norm_eps");
+    for (int i = 0; i < 3; i++)
+        if (type->bias_keys[i]) QDR_TRY(read_flag(root, type->bias_keys[i], *biases[i], biases[i]));
+    QDR_TRY(read_activation(root, type, net));
+    QDR_TRY(qdri_json_number_or(node, 0, INFINITY, epsilon, &net->norm_epsilon));
+    if (net->norm_epsilon == 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; a positive number is needed", qdri_json_where(node).text);
+    QDR_TRY(read_flag(root, "tie_word_embeddings", net->tied, &net->tied));
+    if (strcmp(net->architecture, "gpt_neox") == 0)
+        QDR_TRY(read_flag(root, "use_parallel_residual", 1, &net->parallel_residual));
+    return read_factors(root, net);
 }
 
 static qdr_status read_network(const qdri_json *document, const char *name, qdr_network *network)
 {
-    qdri_json_node root;
-    const family *f = NULL;
+    qdri_json_node file, root;
+    const qdri_type *type = NULL;
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
-    QDR_TRY(qdri_json_root(document, &root));
-    QDR_TRY(find_family(&root, &f));
+    QDR_TRY(qdri_json_root(document, &file));
+    QDR_TRY(find_type(&file, &root, &type));
+    QDR_TRY(refuse_changes(&root));
     QDR_TRY(refuse_other_heads(&root));
-    qdr_network net = f->shape;
+    qdr_network net = type->shape;
     net.size = sizeof net;
-    net.norms_per_layer = 2;
     snprintf(net.name, sizeof net.name, "%s", name);
-    QDR_TRY(read_sizes(&root, f, &net));
-    QDR_TRY(read_head_size(&root, f, &net));
-    QDR_TRY(read_kv_heads(&root, f, &net));
-    QDR_TRY(check_rotation(&root, f, &net));
-    QDR_TRY(read_windows(&root, f, &net));
-    QDR_TRY(read_choices(&root, f, &net));
+    QDR_TRY(read_sizes(&root, type, &net));
+    QDR_TRY(read_head_size(&root, type, &net));
+    QDR_TRY(read_kv_heads(&root, type, &net));
+    QDR_TRY(qdri_read_rotary(&root, type, &net));
+    QDR_TRY(qdri_read_layers(&root, type, &net));
+    QDR_TRY(read_choices(&root, type, &net));
+    QDR_TRY(log_dropout(&root, type, &net));
     QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
     QDRI_GIVE(qdr_network, network, &net);
     return QDR_OK;

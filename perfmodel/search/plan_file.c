@@ -14,7 +14,7 @@
 #include "price/model.h"
 #include "search/search.h"
 
-enum { FORMAT_VERSION = 2 };
+enum { FORMAT_VERSION = 3 };
 static const char format_key[] = "quadrille_plan";
 
 static const char *const layout_words[] = {"replicated", "scattered"};
@@ -22,19 +22,12 @@ static const char *const recompute_words[] = {"none", "attention", "full"};
 
 /* ---- writing ---- */
 
-static void put_quoted(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (; *text; text++) fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-    fputc('"', file);
-}
-
 static void put_string(FILE *file, const char *key, const char *text)
 {
     char printable[QDR_MAX_NAME];
     qdri_json_printable(text, printable, sizeof printable);
     fprintf(file, ",\n  \"%s\": ", key);
-    put_quoted(file, printable);
+    qdri_json_put_quoted(file, printable);
 }
 
 static void put_whole(FILE *file, const char *key, int64_t value)
@@ -44,21 +37,11 @@ static void put_whole(FILE *file, const char *key, int64_t value)
 
 static void put_sizes(FILE *file, const qdr_network *network)
 {
-    for (int i = 0; i < QDRI_N_NETWORK_KEYS; i++) {
+    for (int i = 0; i < qdri_n_network_keys; i++) {
         const qdri_network_key *key = &qdri_network_keys[i];
-        const int64_t value = qdri_network_get(network, key);
-        char printable[QDR_MAX_NAME];
+        if (i >= QDRI_N_FIRST_NETWORK_KEYS && !qdri_network_has(network, key)) continue;
         fprintf(file, "%s\n    \"%s\": ", i ? "," : ",\n  \"sizes\": {", key->name);
-        if (key->kind == QDRI_NETWORK_TEXT) {
-            qdri_json_printable((const char *)network + key->at, printable, sizeof printable);
-            put_quoted(file, printable);
-        } else if (key->kind == QDRI_NETWORK_SWITCH) {
-            fputs(value ? "true" : "false", file);
-        } else if (key->kind == QDRI_NETWORK_NORM) {
-            put_quoted(file, qdri_norm_words[value]);
-        } else {
-            fprintf(file, "%" PRId64, value);
-        }
+        qdri_network_put(file, network, key);
     }
     fputs("\n  }", file);
 }
@@ -178,33 +161,19 @@ static qdr_status read_name(const qdri_json_node *root, const char *key, char *n
     return QDR_OK;
 }
 
-/* A key of the network; all of them are needed. */
-static qdr_status read_size(const qdri_json_node *sizes, const qdri_network_key *key, qdr_network *network)
+/* A key of the network. */
+static qdr_status read_size(const qdri_json_node *sizes, int number, qdr_network *network)
 {
+    const qdri_network_key *key = &qdri_network_keys[number];
     const qdri_json_node node = qdri_json_get(sizes, key->name);
-    const char *text;
-    int word = 0;
-    int64_t value = 0;
-    if (key->kind == QDRI_NETWORK_TEXT) {
-        QDR_TRY(qdri_json_string(node, key->bytes, &text));
-        qdri_json_printable(text, (char *)network + key->at, key->bytes);
-        return QDR_OK;
-    }
-    if (!qdri_json_has(node))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; plan again", qdri_json_where(node).text);
-    if (key->kind == QDRI_NETWORK_SWITCH)
-        QDR_TRY(qdri_json_flag_or(node, 0, &word));
-    else if (key->kind == QDRI_NETWORK_NORM)
-        QDR_TRY(qdri_json_word(node, qdri_norm_words, 2, &word));
-    else
-        QDR_TRY(qdri_json_int(node, 0, INT32_MAX, &value));
-    qdri_network_set(network, key, value + word);
-    return QDR_OK;
+    if (qdri_json_has(node)) return qdri_network_take(node, key, network);
+    if (number >= QDRI_N_FIRST_NETWORK_KEYS) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; plan again", qdri_json_where(node).text);
 }
 
 static int is_size(const char *key)
 {
-    for (int i = 0; i < QDRI_N_NETWORK_KEYS; i++)
+    for (int i = 0; i < qdri_n_network_keys; i++)
         if (strcmp(key, qdri_network_keys[i].name) == 0) return 1;
     return 0;
 }
@@ -240,7 +209,7 @@ static qdr_status read_network(const qdri_json_node *root, qdr_network *network)
     network->size = sizeof *network;
     QDR_TRY(read_name(root, "network", network->name, sizeof network->name));
     QDR_TRY(qdri_json_object(node, &sizes));
-    for (int i = 0; i < QDRI_N_NETWORK_KEYS; i++) QDR_TRY(read_size(&sizes, &qdri_network_keys[i], network));
+    for (int i = 0; i < qdri_n_network_keys; i++) QDR_TRY(read_size(&sizes, i, network));
     QDR_TRY(check_keys(&sizes, is_size));
     if (qdr_network_params(network, &counts) == QDR_OK) return QDR_OK;
     snprintf(why, sizeof why, "%s", qdr_last_error());
@@ -323,7 +292,7 @@ static qdr_status read_plan(const qdri_json *document, qdri_stored_plan *stored)
     QDR_TRY(qdri_json_int(version, 1, FORMAT_VERSION, &format));
     if (format < FORMAT_VERSION)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "%s is %" PRId64 ": such a plan names its network, but does not have its sizes; plan again",
+                        "%s is %" PRId64 ": such a plan does not have all that describes its network; plan again",
                         qdri_json_where(version).text, format);
     QDR_TRY(check_keys(&root, is_root_key));
     stored->plan.size = sizeof stored->plan;

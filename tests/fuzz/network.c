@@ -12,6 +12,20 @@ static void check_sentence(const char *sentence)
     check_printable(sentence);
 }
 
+/* Frequencies are positive, or were found to be too many. */
+static void check_layer(const qdr_network *network, int64_t number)
+{
+    enum { MOST = 4096 };
+    double frequencies[MOST], magnitude;
+    qdr_network_layer layer = {QDR_INIT(qdr_network_layer)};
+    require(qdr_network_describe_layer(network, number, &layer) == QDR_OK);
+    require(layer.window >= 0 && layer.rotary_columns >= 0 && layer.rotary_columns <= network->head_size + 1);
+    if (layer.rotary_columns == 0 || layer.rotary_columns > 2 * MOST) return;
+    require(qdr_network_rotary(network, number, network->context, frequencies, &magnitude) == QDR_OK);
+    require(magnitude > 0);
+    for (int64_t i = 0; i < layer.rotary_columns / 2; i++) require(frequencies[i] >= 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     qdr_network network = {QDR_INIT(qdr_network)};
@@ -28,5 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     require(qdr_network_flops_per_token(&network, network.context, &flops) == QDR_OK);
     require(flops.linear > 0 && flops.head > 0);
     require(flops.attention_causal > 0 && flops.attention_causal <= flops.attention);
+    check_layer(&network, 0);
+    check_layer(&network, network.layers - 1);
     return 0;
 }

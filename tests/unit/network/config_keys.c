@@ -59,18 +59,40 @@ TEST(refusals)
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": null}", QDR_ERR_ARGUMENT, "'num_hidden_layers' is null"},
         {"{\"model_type\": \"gpt2\", \"tie_word_embeddings\": null}", QDR_ERR_ARGUMENT,
          "'tie_word_embeddings' is null"},
-        {"{\"model_type\": \"llama\", \"hidden_act\": \"xielu\"}", QDR_ERR_UNSUPPORTED,
-         "the activation xielu has parameters"},
+        {"{\"model_type\": \"llama\", \"hidden_act\": \"xielu\"}", QDR_ERR_ARGUMENT,
+         "'hidden_act' is \"xielu\"; one of gelu, gelu_new"},
         {"{\"model_type\": \"gpt2\", \"pruned_heads\": {\"0\": [1]}}", QDR_ERR_UNSUPPORTED,
-         "'pruned_heads' lists heads"},
+         "'pruned_heads' is set: only networks"},
         {"{\"model_type\": \"llama\", \"auto_map\": {\"AutoModelForCausalLM\": \"x.X\"}}", QDR_ERR_UNSUPPORTED,
          "'auto_map.AutoModelForCausalLM' names code of the model's own"},
         {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}",
-         QDR_ERR_ARGUMENT, "'layer_types' has 1 words for 2 layers"},
+         QDR_ERR_ARGUMENT, "'layer_types' has 1 items for 2 layers"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
          QDR_ERR_ARGUMENT, "'layer_types' has 1 times \"sliding_attention\", but llama has windows in 0 layers"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
          QDR_ERR_ARGUMENT, "'layer_types[0]' is \"linear_attention\"; one of full_attention, sliding_attention"},
+        {"{\"model_type\": \"llama\", \"clip_qkv\": 8.0}", QDR_ERR_UNSUPPORTED, "'clip_qkv' is 8: "},
+        {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}", QDR_ERR_UNSUPPORTED,
+         "'quantization_config' is set: only weights that are not quantized"},
+        {"{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": \"all\"}", QDR_ERR_UNSUPPORTED,
+         "'use_bidirectional_attention' is all: only attention to earlier"},
+        {"{\"model_type\": \"llama\", \"attention_chunk_size\": 64}", QDR_ERR_UNSUPPORTED,
+         "'attention_chunk_size' is 64"},
+        {"{\"model_type\": \"llama\", \"alibi\": true}", QDR_ERR_UNSUPPORTED, "'alibi' is true"},
+        {"{\"model_type\": \"llama\", \"kv_lora_rank\": 512}", QDR_ERR_UNSUPPORTED, "'kv_lora_rank' is 512"},
+        {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}", QDR_ERR_UNSUPPORTED,
+         "'scale_attn_by_inverse_layer_idx' is true"},
+        {"{\"model_type\": \"gemma2\", \"query_pre_attn_scalar\": -1}", QDR_ERR_ARGUMENT,
+         "'query_pre_attn_scalar' is -1"},
+        {"{\"model_type\": \"granite\", \"logits_scaling\": 0}", QDR_ERR_ARGUMENT, "'logits_scaling' is 0"},
+        {"{\"model_type\": \"olmo2\", \"rms_norm_eps\": 0}", QDR_ERR_ARGUMENT, "'rms_norm_eps' is 0"},
+        {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 2}", QDR_ERR_ARGUMENT, "'attn_pdrop' is 2"},
+        {"{\"model_type\": \"smollm3\", \"num_hidden_layers\": 2, \"no_rope_layers\": [1]}", QDR_ERR_ARGUMENT,
+         "'no_rope_layers' has 1 items for 2 layers"},
+        {"{\"model_type\": \"smollm3\", \"num_hidden_layers\": 1, \"no_rope_layers\": [2]}", QDR_ERR_ARGUMENT,
+         "'no_rope_layers[0]' is 2"},
+        {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\", \"head_dim\": 0}}",
+         QDR_ERR_ARGUMENT, "'text_config.head_dim' is 0"},
         {"{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}", QDR_ERR_ARGUMENT,
          "the params.json of Meta's own format"},
     };
@@ -80,6 +102,17 @@ TEST(refusals)
                     cases[i].says);
         assert_int_equal(net.layers, 0);
     }
+}
+
+/* Of a model of texts and images, what reads texts. */
+TEST(nested)
+{
+    const qdr_network net = network_of("{\"model_type\": \"gemma3\", \"architectures\": "
+                                       "[\"Gemma3ForConditionalGeneration\"], \"text_config\": "
+                                       "{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 7}}");
+    assert_string_equal(net.architecture, "gemma3_text");
+    assert_int_equal(net.layers, 7);
+    assert_int_equal(net.window_layers, 6);
 }
 
 /* Heads over the vocabulary, by the names that files have for them. */

@@ -26,33 +26,75 @@ static void write_text(const char *text)
 }
 
 /* A network of which each number is another one. */
+/* Not short in decimal. */
+static double third(uint64_t *seed, int least, int most) { return (double)test_between(seed, least, most) / 3; }
+
+static void set_rotary(qdr_rotary *rotary, uint64_t *seed)
+{
+    const int n_factors = (int)(test_random(seed) % QDR_ROTARY_MOST_FACTORS);
+    *rotary = (qdr_rotary){.kind = (qdr_rotary_kind)(test_random(seed) % 6),
+                           .interleaved = (int)(test_random(seed) % 2),
+                           .exact_bounds = (int)(test_random(seed) % 2),
+                           .columns = (int64_t)(test_random(seed) % 256),
+                           .original = (int64_t)(test_random(seed) % 10000),
+                           .theta = third(seed, 1, 100000),
+                           .factor = third(seed, 1, 100),
+                           .magnitude = third(seed, 0, 100),
+                           .low = third(seed, 0, 9),
+                           .high = third(seed, 1, 9)};
+    for (int i = 0; i < n_factors; i++) rotary->short_factors[i] = rotary->long_factors[i] = 1 + i / 19.0;
+}
+
+/* Members that files have only if they are not zero. */
+static void set_newer(qdr_network *n, uint64_t *seed)
+{
+    double *const reals[] = {&n->norm_epsilon,  &n->attention_scale,  &n->attention_cap, &n->logits_cap,
+                             &n->branch_factor, &n->embedding_factor, &n->logits_factor};
+    if (test_random(seed) % 4 == 0) return;
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) *reals[i] = third(seed, 0, 1000);
+    n->norm_place = (qdr_norm_place)(test_random(seed) % 3);
+    n->head_norm = (qdr_head_norm)(test_random(seed) % 3);
+    n->norm_one_plus = (int)(test_random(seed) % 2);
+    n->norm_no_beta = (int)(test_random(seed) % 2);
+    set_rotary(&n->rotary, seed);
+    set_rotary(&n->local_rotary, seed);
+    n->layer_kinds[0] = QDR_LAYER_LOCAL;
+    n->window_layers = 0;
+    for (int64_t i = 1; i < n->layers; i++) {
+        n->layer_kinds[i] = (unsigned char)(test_random(seed) % 8);
+        n->window_layers += n->layer_kinds[i] & QDR_LAYER_WINDOW;
+    }
+}
+
 static qdr_network any_network(uint64_t *seed)
 {
     const int64_t layers = 2 + (int64_t)(test_random(seed) % 50), heads = 3 + (int64_t)(test_random(seed) % 50);
     const unsigned switches = (unsigned)test_random(seed) % 128;
-    return (qdr_network){QDR_INIT(qdr_network),
-                         .name = "gpt2 \"best\"\\",
-                         .architecture = "gpt2",
-                         .activation = "gelu_new",
-                         .layers = layers,
-                         .hidden = 1 + (int64_t)(test_random(seed) % 10000),
-                         .heads = heads,
-                         .kv_heads = heads - 2,
-                         .head_size = 1 + (int64_t)(test_random(seed) % 100),
-                         .ffn = 1 + (int64_t)(test_random(seed) % 10000),
-                         .vocab = 1 + (int64_t)(test_random(seed) % 100000),
-                         .context = 1 + (int64_t)(test_random(seed) % 10000),
-                         .positions = (int64_t)(test_random(seed) % 10000),
-                         .window = (int64_t)(test_random(seed) % 100),
-                         .window_layers = layers - 1,
-                         .gated = switches & 1,
-                         .qkv_bias = switches >> 1 & 1,
-                         .out_bias = switches >> 2 & 1,
-                         .mlp_bias = switches >> 3 & 1,
-                         .norm = switches >> 4 & 1 ? QDR_NORM_RMS : QDR_NORM_LAYER,
-                         .norms_per_layer = 1 + (int)(test_random(seed) % 4),
-                         .tied = switches >> 5 & 1,
-                         .parallel_residual = switches >> 6 & 1};
+    qdr_network network = {QDR_INIT(qdr_network),
+                           .name = "gpt2 \"best\"\\",
+                           .architecture = "gpt2",
+                           .activation = "gelu_new",
+                           .layers = layers,
+                           .hidden = 1 + (int64_t)(test_random(seed) % 10000),
+                           .heads = heads,
+                           .kv_heads = heads - 2,
+                           .head_size = 1 + (int64_t)(test_random(seed) % 100),
+                           .ffn = 1 + (int64_t)(test_random(seed) % 10000),
+                           .vocab = 1 + (int64_t)(test_random(seed) % 100000),
+                           .context = 1 + (int64_t)(test_random(seed) % 10000),
+                           .positions = (int64_t)(test_random(seed) % 10000),
+                           .window = (int64_t)(test_random(seed) % 100),
+                           .window_layers = layers - 1,
+                           .gated = switches & 1,
+                           .qkv_bias = switches >> 1 & 1,
+                           .out_bias = switches >> 2 & 1,
+                           .mlp_bias = switches >> 3 & 1,
+                           .norm = switches >> 4 & 1 ? QDR_NORM_RMS : QDR_NORM_LAYER,
+                           .norms_per_layer = 1 + (int)(test_random(seed) % 4),
+                           .tied = switches >> 5 & 1,
+                           .parallel_residual = switches >> 6 & 1};
+    set_newer(&network, seed);
+    return network;
 }
 
 /* All but padding. */
@@ -71,6 +113,7 @@ static void check_same_network(const qdr_network *a, const qdr_network *b)
     assert_true(a->out_bias == b->out_bias && a->mlp_bias == b->mlp_bias && a->norm == b->norm);
     assert_true(a->norms_per_layer == b->norms_per_layer && a->tied == b->tied);
     assert_int_equal(a->parallel_residual, b->parallel_residual);
+    assert_memory_equal(&a->norm_place, &b->norm_place, sizeof *a - offsetof(qdr_network, norm_place));
 }
 
 static qdri_stored_plan any_plan(uint64_t *seed)
@@ -138,7 +181,7 @@ TEST(same_again)
     ", \"out_bias\": true, \"mlp_bias\": true, \"norm\": \"layer\", \"norms_per_layer\": 2, \"tied\": true"            \
     ", \"parallel_residual\": false}"
 #define SIZES SIZES_BEFORE ", \"layers\": 2" SIZES_AFTER
-#define PLAN "{\"quadrille_plan\": 2, "
+#define PLAN "{\"quadrille_plan\": 3, "
 #define HEAD PLAN SIZES ", \"grid\": [1, 2, 3, 4], \"batch\": 24"
 
 TEST(least_file)
@@ -160,9 +203,9 @@ static const struct {
     {"", "plan.json"},
     {"[1]", "plan.json"},
     {"{}", "'quadrille_plan'"},
-    {"{\"quadrille_plan\": 3}", "'quadrille_plan'"},
+    {"{\"quadrille_plan\": 4}", "'quadrille_plan'"},
     {"{\"quadrille_plan\": 1, \"network\": \"gpt2\", \"grid\": [1, 2, 3, 4], \"batch\": 1}",
-     "does not have its sizes; plan"},
+     "does not have all that describes"},
     {PLAN "\"grid\": [1, 2, 3, 4], \"batch\": 24}", "'sizes'"},
     {PLAN SIZES_BEFORE SIZES_AFTER "}", "'sizes.layers' is missing"},
     {PLAN SIZES_BEFORE ", \"layers\": 0" SIZES_AFTER "}", "layers 0"},

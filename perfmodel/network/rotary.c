@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rotary positions: reading their parameters, and the frequencies that follow from them. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/sized.h"
+#include "network/sizes.h"
+#include "network/types.h"
+
+static const double pi = 3.14159265358979323846;
+
+/* ---- frequencies ---- */
+
+/* Low frequencies make fewer than `low` turns in the original positions, high ones more than `high`. */
+static double llama3(const qdr_rotary *r, double frequency)
+{
+    const double turns = (double)r->original * frequency / (2 * pi);
+    if (turns > r->high) return frequency;
+    if (turns < r->low) return frequency / r->factor;
+    const double share = (turns - r->low) / (r->high - r->low);
+    return (1 - share) * frequency / r->factor + share * frequency;
+}
+
+/* The index of the pair that makes so many turns in the original positions. */
+static double pair_of(const qdr_rotary *r, double columns, double turns)
+{
+    return columns * log((double)r->original / (turns * 2 * pi)) / (2 * log(r->theta));
+}
+
+static double yarn(const qdr_rotary *r, double columns, double i, double frequency)
+{
+    double low = pair_of(r, columns, r->high), high = pair_of(r, columns, r->low);
+    if (!r->exact_bounds) low = floor(low), high = ceil(high);
+    low = fmax(low, 0), high = fmin(high, columns - 1);
+    if (low == high) high += 0.001;
+    const double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
+    return frequency / r->factor * ramp + frequency * (1 - ramp);
+}
+
+static double frequency_of(const qdr_rotary *r, double columns, int64_t i, int64_t sequence)
+{
+    double theta = r->theta;
+    const double original = (double)r->original, length = fmax((double)sequence, original);
+    if (r->kind == QDR_ROTARY_DYNAMIC)
+        theta *= pow(r->factor * length / original - (r->factor - 1), columns / (columns - 2));
+    const double frequency = pow(theta, -2 * (double)i / columns);
+    switch (r->kind) {
+    case QDR_ROTARY_LINEAR: return frequency / r->factor;
+    case QDR_ROTARY_LLAMA3: return llama3(r, frequency);
+    case QDR_ROTARY_YARN: return yarn(r, columns, (double)i, frequency);
+    case QDR_ROTARY_LONGROPE: return frequency / (sequence > r->original ? r->long_factors : r->short_factors)[i];
+    default: return frequency;
+    }
+}
+
+/* ---- reading ---- */
+
+static qdr_status read_factors(const qdri_json_node *scaling, const char *key, const qdr_rotary *rotary,
+                               double *factors)
+{
+    const qdri_json_node node = qdri_json_get(scaling, key);
+    qdri_json_node list;
+    size_t n;
+    QDR_TRY(qdri_json_list(node, &list, &n));
+    if ((int64_t)n != (rotary->columns + 1) / 2 || n > QDR_ROTARY_MOST_FACTORS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s has %zu factors for %" PRId64 " pairs; one for each is needed, at most %d",
+                        qdri_json_where(node).text, n, (rotary->columns + 1) / 2, QDR_ROTARY_MOST_FACTORS);
+    for (size_t i = 0; i < n; i++) {
+        QDR_TRY(qdri_json_number(qdri_json_at(&list, i), 0, INFINITY, &factors[i]));
+        if (factors[i] == 0)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; frequencies are divided by it",
+                            qdri_json_where(qdri_json_at(&list, i)).text);
+    }
+    return QDR_OK;
+}
+
+/* More than 0; `otherwise` if it is absent or null. */
+static qdr_status read_positive(const qdri_json_node *object, const char *key, double otherwise, double *value)
+{
+    const qdri_json_node node = qdri_json_get(object, key);
+    QDR_TRY(qdri_json_number_or(node, 0, INFINITY, otherwise, value));
+    if (*value > 0 || !qdri_json_has(node)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; a positive number is needed", qdri_json_where(node).text);
+}
+
+/* Positions before scaling: of the file itself first. */
+static qdr_status read_original(const qdri_json_node *root, const qdri_json_node *scaling, int64_t otherwise,
+                                int64_t *original)
+{
+    static const char key[] = "original_max_position_embeddings";
+    const qdri_json_node own = qdri_json_get(root, key);
+    return qdri_json_int_or(qdri_json_has(own) ? own : qdri_json_get(scaling, key), 1, QDRI_NETWORK_MOST, otherwise,
+                            original);
+}
+
+static double yarn_magnitude(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1; }
+
+static qdr_status read_yarn(const qdri_json_node *scaling, double *magnitude, int is_nested, qdr_rotary *rotary)
+{
+    double mscale, mscale_all;
+    int truncates;
+    QDR_TRY(read_positive(scaling, "beta_fast", 32, &rotary->high));
+    QDR_TRY(read_positive(scaling, "beta_slow", 1, &rotary->low));
+    QDR_TRY(qdri_json_number_or(qdri_json_get(scaling, "mscale"), 0, INFINITY, 0, &mscale));
+    QDR_TRY(qdri_json_number_or(qdri_json_get(scaling, "mscale_all_dim"), 0, INFINITY, 0, &mscale_all));
+    QDR_TRY(qdri_json_flag_or(qdri_json_get(scaling, "truncate"), 1, &truncates));
+    rotary->exact_bounds = !truncates && !is_nested; /* the class looks for this key outside */
+    const double both = mscale && mscale_all ? yarn_magnitude(rotary->factor, mscale_all) : 1;
+    *magnitude = yarn_magnitude(rotary->factor, mscale && mscale_all ? mscale : 1) / both;
+    return QDR_OK;
+}
+
+static qdr_status read_longrope(const qdri_json_node *scaling, double *magnitude, qdr_rotary *rotary)
+{
+    const double original = (double)rotary->original;
+    QDR_TRY(read_factors(scaling, "short_factor", rotary, rotary->short_factors));
+    QDR_TRY(read_factors(scaling, "long_factor", rotary, rotary->long_factors));
+    *magnitude = rotary->factor <= 1 ? 1 : sqrt(1 + log(rotary->factor) / log(original));
+    return QDR_OK;
+}
+
+static qdr_status read_llama3(const qdri_json_node *scaling, qdr_rotary *rotary)
+{
+    const qdri_json_node high = qdri_json_get(scaling, "high_freq_factor");
+    QDR_TRY(qdri_json_number(qdri_json_get(scaling, "low_freq_factor"), 0, INFINITY, &rotary->low));
+    QDR_TRY(qdri_json_number(high, 0, INFINITY, &rotary->high));
+    if (rotary->high > rotary->low) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %g, but low_freq_factor %g; it must be larger", qdri_json_where(high).text,
+                    rotary->high, rotary->low);
+}
+
+static qdr_status read_kind(const qdri_json_node *scaling, const qdri_type *type, qdr_rotary_kind *kind)
+{
+    static const char *const words[] = {"default", "linear", "dynamic", "llama3", "yarn", "longrope", "su"};
+    const qdri_json_node given = qdri_json_get(scaling, "rope_type");
+    const qdri_json_node node = qdri_json_has(given) ? given : qdri_json_get(scaling, "type");
+    const int is_phi3 = strcmp(type->shape.architecture, "phi3") == 0;
+    int word = 0;
+    if (qdri_json_has(node)) QDR_TRY(qdri_json_word(node, words, is_phi3 ? 7 : 6, &word));
+    if (is_phi3 && word >= QDR_ROTARY_YARN) word = QDR_ROTARY_LONGROPE; /* older names of it */
+    *kind = (qdr_rotary_kind)word;
+    return QDR_OK;
+}
+
+/* The columns of a head that are turned. */
+static qdr_status read_columns(const qdri_json_node *root, const qdri_json_node *scaling, const qdri_type *type,
+                               const qdr_network *net, qdr_rotary *rotary)
+{
+    const qdri_json_node own = qdri_json_get(scaling, "partial_rotary_factor");
+    const char *key = type->share_key ? type->share_key : "partial_rotary_factor";
+    const qdri_json_node node = qdri_json_has(own) ? own : qdri_json_get(root, key);
+    double share;
+    QDR_TRY(qdri_json_number_or(node, 0, 1, type->share ? type->share : 1, &share));
+    if (!type->share_key && share < 1)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is %g, but networks of type %s turn all columns of a head",
+                        qdri_json_where(node).text, share, net->architecture);
+    rotary->columns = (int64_t)((double)net->head_size * share);
+    if (rotary->columns % 2 == 0 || rotary->columns < net->head_size) {
+        if (rotary->columns > 0) return QDR_OK;
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is %g, with which none of the %" PRId64 " columns of a head is turned; use a larger share",
+                        qdri_json_where(node).text, share, net->head_size);
+    }
+    const qdri_json_node size = qdri_json_get(root, "head_dim");
+    if (qdri_json_has(size))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 "; rotary positions turn pairs: an even number is needed",
+                        qdri_json_where(size).text, net->head_size);
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is %" PRId64 ", with which a head has %" PRId64 " of the %" PRId64
+                    " features; rotary positions turn pairs: an even number is needed",
+                    qdri_json_where(qdri_json_get(root, "num_attention_heads")).text, net->heads, net->head_size,
+                    net->hidden);
+}
+
+/* Numbers that are possible one by one may give angles that are none. */
+static qdr_status check_frequencies(const qdri_json_node *scaling, const qdr_network *net, const qdr_rotary *rotary)
+{
+    enum { MOST = 4096 }; /* further ones are between these */
+    for (int64_t i = 0; i < (rotary->columns + 1) / 2 && i < MOST; i++)
+        for (int is_long = 0; is_long < 2; is_long++) {
+            const double f = frequency_of(rotary, (double)rotary->columns, i, is_long ? net->context : 1);
+            if (!(f >= 0 && f <= DBL_MAX))
+                return QDR_FAIL(QDR_ERR_ARGUMENT,
+                                "%s: each position would turn pair %" PRId64 " by %g; check the base and the factors",
+                                qdri_json_where(*scaling).text, i, f);
+        }
+    if (rotary->magnitude >= 0 && rotary->magnitude <= DBL_MAX) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s: the factor of cosines and sines would be %g; check attention_factor, factor "
+                    "and the positions before scaling",
+                    qdri_json_where(*scaling).text, rotary->magnitude);
+}
+
+/* One set, from the object that describes it, which may be absent. */
+static qdr_status read_set(const qdri_json_node *root, const qdri_json_node *scaling, const qdri_type *type,
+                           const qdr_network *net, double theta, qdr_rotary *rotary)
+{
+    const int is_nested = type->local_theta > 0;
+    double magnitude = 1;
+    QDR_TRY(read_kind(scaling, type, &rotary->kind));
+    QDR_TRY(read_positive(scaling, "rope_theta", theta, &rotary->theta));
+    QDR_TRY(read_columns(root, scaling, type, net, rotary));
+    if (rotary->kind == QDR_ROTARY_DEFAULT) return QDR_OK;
+    if (rotary->kind == QDR_ROTARY_DYNAMIC && rotary->columns == 2)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: dynamic rotary positions of a single pair; at least two are needed",
+                        qdri_json_where(*scaling).text);
+    if (rotary->kind == QDR_ROTARY_YARN && rotary->theta == 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the base of yarn's rotary positions is 1; it must be another",
+                        qdri_json_where(*scaling).text);
+    if (rotary->kind == QDR_ROTARY_DYNAMIC)
+        rotary->original = net->context;
+    else if (rotary->kind != QDR_ROTARY_LINEAR)
+        QDR_TRY(read_original(root, scaling, net->context, &rotary->original));
+    const qdri_json_node factor = qdri_json_get(scaling, "factor");
+    const int follows = rotary->kind == QDR_ROTARY_YARN || rotary->kind == QDR_ROTARY_LONGROPE;
+    if (follows && !qdri_json_has(factor))
+        rotary->factor = (double)net->context / (double)rotary->original;
+    else
+        QDR_TRY(qdri_json_number(factor, follows ? 0 : 1, INFINITY, &rotary->factor));
+    if (rotary->kind == QDR_ROTARY_LLAMA3) QDR_TRY(read_llama3(scaling, rotary));
+    if (rotary->kind == QDR_ROTARY_YARN) QDR_TRY(read_yarn(scaling, &magnitude, is_nested, rotary));
+    if (rotary->kind == QDR_ROTARY_LONGROPE) QDR_TRY(read_longrope(scaling, &magnitude, rotary));
+    if (follows) QDR_TRY(read_positive(scaling, "attention_factor", magnitude, &rotary->magnitude));
+    return check_frequencies(scaling, net, rotary);
+}
+
+/* Which of the classes' two dialects has the parameters: rope_scaling is asked first, as they do. */
+static qdri_json_node parameters_of(const qdri_json_node *root)
+{
+    const qdri_json_node old = qdri_json_get(root, "rope_scaling");
+    return qdri_json_has(old) ? old : qdri_json_get(root, "rope_parameters");
+}
+
+qdr_status qdri_read_rotary(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
+{
+    const qdri_json_node old = qdri_json_get(root, "rope_scaling"), both = qdri_json_get(root, "rope_parameters");
+    const qdri_json_node one = parameters_of(root), inner = qdri_json_get(&both, "full_attention"),
+                         local = qdri_json_get(&both, "sliding_attention");
+    const int has_sets = qdri_json_has(inner) || qdri_json_has(local), is_nested = type->local_theta > 0;
+    const double usual = type->theta ? type->theta : 1e4;
+    qdri_json_node object;
+    double theta, local_theta = type->local_theta;
+    if (net->positions) return QDR_OK;
+    if (qdri_json_has(one)) QDR_TRY(qdri_json_object(one, &object));
+    QDR_TRY(read_positive(root, type->theta_key ? type->theta_key : "rope_theta", usual, &theta));
+    if (has_sets && !is_nested)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s has sets for kinds of layers, but networks of type %s have one",
+                        qdri_json_where(both).text, net->architecture);
+    if (!is_nested) return read_set(root, &one, type, net, theta, &net->rotary);
+    if (qdri_json_has(both) && !has_sets && qdri_json_next_key(&both, NULL))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s has neither \"full_attention\" nor \"sliding_attention\"; networks of "
+                        "type %s have a set for each",
+                        qdri_json_where(both).text, net->architecture);
+    if (type->local_theta_key) QDR_TRY(read_positive(root, type->local_theta_key, type->local_theta, &local_theta));
+    QDR_TRY(read_positive(&inner, "rope_theta", theta, &theta));
+    QDR_TRY(read_set(root, qdri_json_has(old) ? &old : &inner, type, net, theta, &net->rotary));
+    return read_set(root, &local, type, net, local_theta, &net->local_rotary);
+}
+
+/* ---- using ---- */
+
+qdr_status qdr_network_rotary(const qdr_network *given, int64_t layer, int64_t sequence, double *frequencies,
+                              double *magnitude)
+{
+    qdr_network net;
+    QDR_TRY(QDRI_TAKE(qdr_network, given, &net));
+    QDR_TRY(qdri_check_layer(&net, layer));
+    const qdr_rotary *rotary = qdri_layer_rotary(&net, layer);
+    if (!frequencies || !magnitude || !rotary || sequence < 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "network: frequencies of layer %" PRId64 " of %.63s for %" PRId64 " tokens; the layer needs "
+                        "rotary positions, the sequence a token, and the results places",
+                        layer, net.name, sequence);
+    qdr_rotary r = *rotary;
+    if (r.columns == 0) r.columns = net.head_size;
+    if (r.theta == 0) r.theta = 1e4;
+    for (int64_t i = 0; i < (r.columns + 1) / 2; i++) frequencies[i] = frequency_of(&r, (double)r.columns, i, sequence);
+    *magnitude = r.magnitude > 0 ? r.magnitude : 1;
+    return QDR_OK;
+}
