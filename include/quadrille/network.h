@@ -65,7 +65,8 @@ typedef struct qdr_rotary {
     double factor; /**< at least 1 */
     double magnitude; /**< of cosines and sines; 0: 1 */
     double low, high;
-    double short_factors[QDR_ROTARY_MOST_FACTORS], long_factors[QDR_ROTARY_MOST_FACTORS]; /**< one for each pair */
+    double short_factors[QDR_ROTARY_MOST_FACTORS], long_factors[QDR_ROTARY_MOST_FACTORS]; /**< of pairs */
+    double room[8]; /**< zeros, for later members */
 } qdr_rotary;
 
 #define QDR_NETWORK_MOST_LAYERS 1024
@@ -76,8 +77,8 @@ enum {
     QDR_LAYER_LOCAL = 4 /**< has those of local_rotary */
 };
 
-/** A plain struct, to be copied, changed or filled by hand. Sizes count elements. Zeros after `parallel_residual` mean a
- * network without what they describe. */
+/** A plain struct, to be copied, changed or filled by hand. Sizes count elements. Zeros after `parallel_residual` mean
+ * a network without what they describe. */
 typedef struct qdr_network {
     size_t size; /**< QDR_INIT(qdr_network) */
     char name[64]; /**< of the data file, or of another file; of a config.json, the name of its folder */
@@ -134,12 +135,12 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_rotary(const qdr_network *network, 
 /** Loads a network by path or by name.
  *
  * An argument that contains a slash, ends in ".json" or is "-" (standard input) is the path of a config.json of a
- * model (Hugging Face, as transformers 4 or 5 writes it), of model_type cohere2, gemma, gemma2, gemma3_text, glm4, gpt2,
- * gpt_neox, granite, llama, mistral, olmo2, olmo3, phi3, qwen2, qwen3, smollm3 or starcoder2, or one that has such a
- * file as its "text_config"; keys that are absent take the default of that class in transformers, unknown keys are
- * ignored. Rates of dropout are named in the log, and not applied. Everything else is the name of a model: models/NAME.json in a
- * folder of QDR_DATA_PATH (separated by colons), in the installed data folder, or in the sources from which this was
- * built.
+ * model (Hugging Face, as transformers 4 or 5 writes it), of model_type cohere2, gemma, gemma2, gemma3_text, glm4,
+ * gpt2, gpt_neox, granite, llama, mistral, olmo2, olmo3, phi3, qwen2, qwen3, smollm3 or starcoder2, or one that has
+ * such a file as its "text_config"; keys that are absent take the default of that class in transformers, unknown keys
+ * are ignored. Rates of dropout are named in the log, and not applied. Everything else is the name of a model:
+ * models/NAME.json in a folder of QDR_DATA_PATH (separated by colons), in the installed data folder, or in the sources
+ * from which this was built.
  *
  * head_dim may be given for any model_type; without it head_size is hidden / heads, rounded down. No size needs to
  * divide another. Keys that would make it another network than this one describes are refused by name and value.

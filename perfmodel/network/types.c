@@ -6,6 +6,9 @@
 /* What most have. */
 #define RMS .norm = QDR_NORM_RMS, .norms_per_layer = 2
 #define AROUND .norm = QDR_NORM_RMS, .norms_per_layer = 4, .norm_place = QDR_NORM_AROUND
+#define GEMMA                                                                                                          \
+    .kv_heads = 4, .head_size = 256, .activation = "gelu_pytorch_tanh", .activation_key = "hidden_activation",         \
+    .bias_keys = ATTENTION_BIAS, .window = 4096
 #define BIASES .qkv_bias = 1, .out_bias = 1, .mlp_bias = 1
 #define ATTENTION_BIAS                                                                                                 \
     {                                                                                                                  \
@@ -41,12 +44,7 @@ static const qdri_type types[] = {
      .window = -1},
     {.shape = {.architecture = "gemma2", .gated = 1, AROUND, .norm_one_plus = 1, .tied = 1},
      .sizes = {26, 2304, 8, 256000, 8192, 9216},
-     .kv_heads = 4,
-     .head_size = 256,
-     .activation = "gelu_pytorch_tanh",
-     .activation_key = "hidden_activation",
-     .bias_keys = ATTENTION_BIAS,
-     .window = 4096,
+     GEMMA,
      .layers = QDRI_BY_PERIOD,
      .period = 2},
     {.shape = {.architecture = "gemma3_text",
@@ -56,12 +54,7 @@ static const qdri_type types[] = {
                .tied = 1,
                .head_norm = QDR_HEAD_NORM_EACH},
      .sizes = {26, 2304, 8, 262208, 131072, 9216},
-     .kv_heads = 4,
-     .head_size = 256,
-     .activation = "gelu_pytorch_tanh",
-     .activation_key = "hidden_activation",
-     .bias_keys = ATTENTION_BIAS,
-     .window = 4096,
+     GEMMA,
      .layers = QDRI_BY_PERIOD_LOCAL,
      .period = 6,
      .period_key = "sliding_window_pattern",

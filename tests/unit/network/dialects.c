@@ -103,8 +103,8 @@ TEST(layers_are_those_of_the_classes)
     "3.7,3.8,3.9,4,4.1"
 #define LONG "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32"
 
-/* Heads of 64 columns, 4096 positions. The numbers are those of transformers 5.24 (modeling_rope_utils), whose functions
- * were run in float64. */
+/* Heads of 64 columns, 4096 positions. The numbers are those of transformers 5.24 (modeling_rope_utils), whose
+ * functions were run in float64. */
 static const struct {
     const char *type, *parameters;
     int64_t sequence;
