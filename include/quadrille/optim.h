@@ -20,10 +20,12 @@ typedef struct qdr_adamw_opts {
     size_t size; /**< QDR_INIT(qdr_adamw_opts) */
     double beta1, beta2; /**< 0: 0.9 and 0.95 */
     double epsilon; /**< 0: 1e-8 */
-    double weight_decay; /**< for matrices only; 0: none */
+    double weight_decay; /**< for W and E; 0: none */
     double clip_norm; /**< gradients are scaled by min(1, clip_norm / norm); 0: no clipping */
     double grad_scale; /**< what loss_scale of qdr_stack_backward() was multiplied by: gradients and their norm are
                           divided by it; 0: 1 */
+    int decay_positions; /**< 1: weight decay for learned positions, too, as where all parameters of two dimensions have
+                            it */
 } qdr_adamw_opts;
 
 /** Bytes that qdr_adamw_create() will allocate: moments, and for BF16 and F16 the fp32 master shards. Local.

@@ -166,6 +166,7 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "adamw: grad_scale %g; use the factor that the loss was scaled by, such as 1024 (0: 1)",
                         opts->grad_scale);
+    QDR_TRY(qdri_check_switch("adamw", "decay_positions", opts->decay_positions));
     QDR_TRY(check_memory(stack, "adamw"));
     QDR_TRY(QDRI_NEW(1, "an optimizer", optimizer));
     qdr_adamw *made = *optimizer;
@@ -202,6 +203,7 @@ qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_ad
         qdri_facts_add_real(&facts, who, "weight_decay", mine->weight_decay);
         qdri_facts_add_real(&facts, who, "clip_norm", mine->clip_norm);
         qdri_facts_add_real(&facts, who, "grad_scale", mine->grad_scale);
+        qdri_facts_add_int(&facts, who, "decay_positions", mine->decay_positions);
     }
     status = qdri_context_agree_same(context_of(stack), status, &facts, "adamw", QDRI_SAME_CALL);
     qdri_facts_free(&facts);

@@ -183,13 +183,14 @@ static void add_update(qdri_builder *builder, const qdri_net *net, const qdr_ada
 {
     const int64_t n = qdri_parameter_updates(p);
     qdri_task task = parameter_task(net, p, net->opts.dtype, n);
+    const int decays = p->decay || (opts->decay_positions && !p->is_vector);
     if (n == 0) return;
     task.kernel = (qdri_kernel){.kind = QDRI_K_ADAMW,
                                 .u.adamw = {.n = n,
                                             .beta1 = opts->beta1,
                                             .beta2 = opts->beta2,
                                             .epsilon = opts->epsilon,
-                                            .weight_decay = p->decay ? opts->weight_decay : 0}};
+                                            .weight_decay = decays ? opts->weight_decay : 0}};
     task.n_reads = 2;
     task.reads[0] = complete_gradient(net, p);
     task.reads[1] = state_slice(net, 0, sizeof(qdri_adamw_numbers));

@@ -72,6 +72,7 @@
     X(qdr_adamw_opts, weight_decay, s->adamw.weight_decay = 0.5, "weight_decay 0 on rank 0 and 0.5 on rank 1")         \
     X(qdr_adamw_opts, clip_norm, s->adamw.clip_norm = 2, "qdr_adamw_opts has clip_norm 0 on rank 0 and 2 on rank 1")   \
     X(qdr_adamw_opts, grad_scale, s->adamw.grad_scale = 2, "qdr_adamw_opts has grad_scale 1 on rank 0 and 2")          \
+    X(qdr_adamw_opts, decay_positions, s->adamw.decay_positions = 1, "decay_positions 0 on rank 0 and 1 on rank 1")    \
     X(qdr_checkpoint_opts, note, s->save.note = SAME_NOTE "0.2}",                                                      \
       "qdr_checkpoint_save has a note with, from byte 64 on, '0.1}' on rank 0 and '0.2}' on rank 1")                   \
     X(qdr_checkpoint_opts, background, s->save.background = 1, "background 0 on rank 0 and 1 on rank 1")               \
