@@ -24,6 +24,11 @@ typedef qdr_status (*qdri_node_fn)(void *user, const qdri_node_desc *desc, int64
 /* What a network is made of that the library lacks, such as "rotary positions"; NULL: nothing. */
 const char *qdri_network_lacks(const qdr_network *network);
 
+/* NULL: the layer, which there is, has no rotary positions. */
+const qdr_rotary *qdri_layer_rotary(const qdr_network *network, int64_t layer);
+/* By how much a position turns pair i, in sequences of so many tokens; columns and theta are set. */
+double qdri_rotary_frequency(const qdr_rotary *rotary, int64_t i, int64_t sequence);
+
 enum { QDRI_NETWORK_NODES_OF_LAYER = 12, QDRI_NETWORK_NODES_OF_ENDS = 4 }; /* at most */
 
 /* Has the nodes added, from `in`, the tokens or, without ends, an activation of `hidden` columns over x. out: the

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layers of a network have windows, and which rotary positions. */
+/* Reading which layers of a network have windows, and which rotary positions. */
 #include <string.h>
 
 #include "core/sized.h"
 #include "network/sizes.h"
 #include "network/types.h"
-
-/* ---- reading ---- */
 
 /* Says what one layer has. */
 typedef struct layer_words {
@@ -123,43 +121,4 @@ qdr_status qdri_read_layers(const qdri_json_node *root, const qdri_type *type, q
     if (!differ && window) net->window_layers = net->layers;
     if (net->window_layers == 0) net->window = 0;
     return has_windows ? check_list(root, type, net, listed) : QDR_OK;
-}
-
-/* ---- using ---- */
-
-static int kind_at(const qdr_network *net, int64_t layer)
-{
-    for (int64_t i = 0; i < QDR_NETWORK_MOST_LAYERS && i < net->layers; i++)
-        if (net->layer_kinds[i]) return layer < QDR_NETWORK_MOST_LAYERS ? net->layer_kinds[layer] : 0;
-    return net->window && layer >= net->layers - net->window_layers ? QDR_LAYER_WINDOW : 0;
-}
-
-const qdr_rotary *qdri_layer_rotary(const qdr_network *net, int64_t layer)
-{
-    const int kind = kind_at(net, layer);
-    if (net->positions || kind & QDR_LAYER_UNROTATED) return NULL;
-    return kind & QDR_LAYER_LOCAL ? &net->local_rotary : &net->rotary;
-}
-
-qdr_status qdri_check_layer(const qdr_network *net, int64_t layer)
-{
-    if (layer >= 0 && layer < net->layers) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "network: layer %" PRId64 " of %.63s, which has %" PRId64, layer, net->name,
-                    net->layers);
-}
-
-qdr_status qdr_network_describe_layer(const qdr_network *given, int64_t layer, qdr_network_layer *described)
-{
-    qdr_network net;
-    QDR_TRY(QDRI_CLEAR(qdr_network_layer, described));
-    QDR_TRY(QDRI_TAKE(qdr_network, given, &net));
-    QDR_TRY(qdri_check_layer(&net, layer));
-    const qdr_rotary *rotary = qdri_layer_rotary(&net, layer);
-    qdr_network_layer made = {.window = kind_at(&net, layer) & QDR_LAYER_WINDOW ? net.window : 0};
-    if (rotary) {
-        made.rotary_columns = rotary->columns ? (rotary->columns + 1) / 2 * 2 : net.head_size;
-        made.interleaved = rotary->interleaved;
-    }
-    QDRI_GIVE(qdr_network_layer, described, &made);
-    return QDR_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotary positions: reading their parameters, and the frequencies that follow from them. */
+/* Reading the parameters of rotary positions. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -7,54 +7,7 @@
 #include "core/sized.h"
 #include "network/sizes.h"
 #include "network/types.h"
-
-static const double pi = 3.14159265358979323846;
-
-/* ---- frequencies ---- */
-
-/* Low frequencies make fewer than `low` turns in the original positions, high ones more than `high`. */
-static double llama3(const qdr_rotary *r, double frequency)
-{
-    const double turns = (double)r->original * frequency / (2 * pi);
-    if (turns > r->high) return frequency;
-    if (turns < r->low) return frequency / r->factor;
-    const double share = (turns - r->low) / (r->high - r->low);
-    return (1 - share) * frequency / r->factor + share * frequency;
-}
-
-/* The index of the pair that makes so many turns in the original positions. */
-static double pair_of(const qdr_rotary *r, double columns, double turns)
-{
-    return columns * log((double)r->original / (turns * 2 * pi)) / (2 * log(r->theta));
-}
-
-static double yarn(const qdr_rotary *r, double columns, double i, double frequency)
-{
-    double low = pair_of(r, columns, r->high), high = pair_of(r, columns, r->low);
-    if (!r->exact_bounds) low = floor(low), high = ceil(high);
-    low = fmax(low, 0), high = fmin(high, columns - 1);
-    if (low == high) high += 0.001;
-    const double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
-    return frequency / r->factor * ramp + frequency * (1 - ramp);
-}
-
-static double frequency_of(const qdr_rotary *r, double columns, int64_t i, int64_t sequence)
-{
-    double theta = r->theta;
-    const double original = (double)r->original, length = fmax((double)sequence, original);
-    if (r->kind == QDR_ROTARY_DYNAMIC)
-        theta *= pow(r->factor * length / original - (r->factor - 1), columns / (columns - 2));
-    const double frequency = pow(theta, -2 * (double)i / columns);
-    switch (r->kind) {
-    case QDR_ROTARY_LINEAR: return frequency / r->factor;
-    case QDR_ROTARY_LLAMA3: return llama3(r, frequency);
-    case QDR_ROTARY_YARN: return yarn(r, columns, (double)i, frequency);
-    case QDR_ROTARY_LONGROPE: return frequency / (sequence > r->original ? r->long_factors : r->short_factors)[i];
-    default: return frequency;
-    }
-}
-
-/* ---- reading ---- */
+#include "schedule/network.h"
 
 static qdr_status read_factors(const qdri_json_node *scaling, const char *key, const qdr_rotary *rotary,
                                double *factors)
@@ -180,7 +133,7 @@ static qdr_status check_frequencies(const qdri_json_node *scaling, const qdr_net
     enum { MOST = 4096 }; /* further ones are between these */
     for (int64_t i = 0; i < (rotary->columns + 1) / 2 && i < MOST; i++)
         for (int is_long = 0; is_long < 2; is_long++) {
-            const double f = frequency_of(rotary, (double)rotary->columns, i, is_long ? net->context : 1);
+            const double f = qdri_rotary_frequency(rotary, i, is_long ? net->context : 1);
             if (!(f >= 0 && f <= DBL_MAX))
                 return QDR_FAIL(QDR_ERR_ARGUMENT,
                                 "%s: each position would turn pair %" PRId64 " by %g; check the base and the factors",
@@ -258,26 +211,4 @@ qdr_status qdri_read_rotary(const qdri_json_node *root, const qdri_type *type, q
     QDR_TRY(read_positive(&inner, "rope_theta", theta, &theta));
     QDR_TRY(read_set(root, qdri_json_has(old) ? &old : &inner, type, net, theta, &net->rotary));
     return read_set(root, &local, type, net, local_theta, &net->local_rotary);
-}
-
-/* ---- using ---- */
-
-qdr_status qdr_network_rotary(const qdr_network *given, int64_t layer, int64_t sequence, double *frequencies,
-                              double *magnitude)
-{
-    qdr_network net;
-    QDR_TRY(QDRI_TAKE(qdr_network, given, &net));
-    QDR_TRY(qdri_check_layer(&net, layer));
-    const qdr_rotary *rotary = qdri_layer_rotary(&net, layer);
-    if (!frequencies || !magnitude || !rotary || sequence < 1)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "network: frequencies of layer %" PRId64 " of %.63s for %" PRId64 " tokens; the layer needs "
-                        "rotary positions, the sequence a token, and the results places",
-                        layer, net.name, sequence);
-    qdr_rotary r = *rotary;
-    if (r.columns == 0) r.columns = net.head_size;
-    if (r.theta == 0) r.theta = 1e4;
-    for (int64_t i = 0; i < (r.columns + 1) / 2; i++) frequencies[i] = frequency_of(&r, (double)r.columns, i, sequence);
-    *magnitude = r.magnitude > 0 ? r.magnitude : 1;
-    return QDR_OK;
 }

@@ -51,11 +51,6 @@ double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan);
 /* Whether stages on different nodes wait for one another. */
 int qdri_is_staged(const qdr_machine *machine, const qdr_plan *plan);
 
-/* NULL: the layer, which there is, has no rotary positions. */
-const qdr_rotary *qdri_layer_rotary(const qdr_network *net, int64_t layer);
-/* That there is such a layer. */
-QDR_NODISCARD qdr_status qdri_check_layer(const qdr_network *net, int64_t layer);
-
 /* The first rank of a checked plan's grid, with its levels. */
 qdri_position qdri_plan_position(const qdr_plan *plan);
 /* Whether a checked plan partitions gradients or optimizer state over more ranks than z. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensors of a model of Hugging Face's transformers a parameter of a stack consists of, and what oracle.py has put
- * into them. Shares nothing with the maps by which checkpoints are converted. */
+/* Which tensors of a model of Hugging Face's transformers a parameter of a stack consists of, and what oracle.py has
+ * put into them. Shares nothing with the maps by which checkpoints are converted. */
 #ifndef TESTS_REFERENCE_MODEL_TENSORS_H
 #define TESTS_REFERENCE_MODEL_TENSORS_H
 

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "network/sizes.h"
 #include "qdr_test.h"
-#include "quadrille/network.h"
+#include "schedule/network.h"
 
 /* Sums over the tensors of model.safetensors, and each layer's window and turned columns: 'w' has one, 'r' turns, 'l'
  * turns by the local set, '-' does not. */

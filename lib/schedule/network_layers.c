@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the layers of a network have that others may not have: windows and rotary positions. */
+#include <math.h>
+
+#include "core/sized.h"
+#include "core/status.h"
+#include "schedule/network.h"
+
+static const double pi = 3.14159265358979323846;
+
+/* ---- kinds of layers ---- */
+
+static int kind_at(const qdr_network *net, int64_t layer)
+{
+    for (int64_t i = 0; i < QDR_NETWORK_MOST_LAYERS && i < net->layers; i++)
+        if (net->layer_kinds[i]) return layer < QDR_NETWORK_MOST_LAYERS ? net->layer_kinds[layer] : 0;
+    return net->window && layer >= net->layers - net->window_layers ? QDR_LAYER_WINDOW : 0;
+}
+
+const qdr_rotary *qdri_layer_rotary(const qdr_network *net, int64_t layer)
+{
+    const int kind = kind_at(net, layer);
+    if (net->positions || kind & QDR_LAYER_UNROTATED) return NULL;
+    return kind & QDR_LAYER_LOCAL ? &net->local_rotary : &net->rotary;
+}
+
+static qdr_status check_layer(const qdr_network *net, int64_t layer)
+{
+    if (layer >= 0 && layer < net->layers) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "network: layer %" PRId64 " of %.63s, which has %" PRId64, layer, net->name,
+                    net->layers);
+}
+
+/* ---- frequencies ---- */
+
+/* Low frequencies make fewer than `low` turns in the original positions, high ones more than `high`. */
+static double llama3(const qdr_rotary *r, double frequency)
+{
+    const double turns = (double)r->original * frequency / (2 * pi);
+    if (turns > r->high) return frequency;
+    if (turns < r->low) return frequency / r->factor;
+    const double share = (turns - r->low) / (r->high - r->low);
+    return (1 - share) * frequency / r->factor + share * frequency;
+}
+
+/* The index of the pair that makes so many turns in the original positions. */
+static double pair_of(const qdr_rotary *r, double columns, double turns)
+{
+    return columns * log((double)r->original / (turns * 2 * pi)) / (2 * log(r->theta));
+}
+
+static double yarn(const qdr_rotary *r, double columns, double i, double frequency)
+{
+    double low = pair_of(r, columns, r->high), high = pair_of(r, columns, r->low);
+    if (!r->exact_bounds) low = floor(low), high = ceil(high);
+    low = fmax(low, 0), high = fmin(high, columns - 1);
+    if (low == high) high += 0.001;
+    const double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
+    return frequency / r->factor * ramp + frequency * (1 - ramp);
+}
+
+double qdri_rotary_frequency(const qdr_rotary *r, int64_t i, int64_t sequence)
+{
+    double theta = r->theta;
+    const double columns = (double)r->columns, original = (double)r->original,
+                 length = fmax((double)sequence, original);
+    if (r->kind == QDR_ROTARY_DYNAMIC)
+        theta *= pow(r->factor * length / original - (r->factor - 1), columns / (columns - 2));
+    const double frequency = pow(theta, -2 * (double)i / columns);
+    switch (r->kind) {
+    case QDR_ROTARY_LINEAR: return frequency / r->factor;
+    case QDR_ROTARY_LLAMA3: return llama3(r, frequency);
+    case QDR_ROTARY_YARN: return yarn(r, columns, (double)i, frequency);
+    case QDR_ROTARY_LONGROPE: return frequency / (sequence > r->original ? r->long_factors : r->short_factors)[i];
+    default: return frequency;
+    }
+}
+
+/* ---- public functions ---- */
+
+qdr_status qdr_network_describe_layer(const qdr_network *given, int64_t layer, qdr_network_layer *described)
+{
+    qdr_network net;
+    QDR_TRY(QDRI_CLEAR(qdr_network_layer, described));
+    QDR_TRY(QDRI_TAKE(qdr_network, given, &net));
+    QDR_TRY(check_layer(&net, layer));
+    const qdr_rotary *rotary = qdri_layer_rotary(&net, layer);
+    qdr_network_layer made = {.window = kind_at(&net, layer) & QDR_LAYER_WINDOW ? net.window : 0};
+    if (rotary) {
+        made.rotary_columns = rotary->columns ? (rotary->columns + 1) / 2 * 2 : net.head_size;
+        made.interleaved = rotary->interleaved;
+    }
+    QDRI_GIVE(qdr_network_layer, described, &made);
+    return QDR_OK;
+}
+
+qdr_status qdr_network_rotary(const qdr_network *given, int64_t layer, int64_t sequence, double *frequencies,
+                              double *magnitude)
+{
+    qdr_network net;
+    QDR_TRY(QDRI_TAKE(qdr_network, given, &net));
+    QDR_TRY(check_layer(&net, layer));
+    const qdr_rotary *rotary = qdri_layer_rotary(&net, layer);
+    if (!frequencies || !magnitude || !rotary || sequence < 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "network: frequencies of layer %" PRId64 " of %.63s for %" PRId64 " tokens; the layer needs "
+                        "rotary positions, the sequence a token, and the results places",
+                        layer, net.name, sequence);
+    qdr_rotary r = *rotary;
+    if (r.columns == 0) r.columns = net.head_size;
+    if (r.theta == 0) r.theta = 1e4;
+    for (int64_t i = 0; i < (r.columns + 1) / 2; i++) frequencies[i] = qdri_rotary_frequency(&r, i, sequence);
+    *magnitude = r.magnitude > 0 ? r.magnitude : 1;
+    return QDR_OK;
+}
