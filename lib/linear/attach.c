@@ -10,8 +10,11 @@
 
 #define LONGEST_PARAMETER "positions"
 
-/* Space for the name, and for those of two parameters. */
-static size_t names_bytes(const char *name) { return 3 * (strlen(name) + 1) + 2 * sizeof LONGEST_PARAMETER; }
+/* Space for the name, and for those of its parameters. */
+static size_t names_bytes(const char *name)
+{
+    return (1 + QDRI_MOST_NODE_PARAMETERS) * (strlen(name) + 1) + QDRI_MOST_NODE_PARAMETERS * sizeof LONGEST_PARAMETER;
+}
 
 static void drop(qdri_attached *attached)
 {

@@ -28,7 +28,7 @@ typedef struct qdri_attached_parameter {
 /* The same for a node. */
 typedef struct qdri_attached {
     char *name; /* the net's; followed by the names of its parameters */
-    qdri_attached_parameter parameters[2];
+    qdri_attached_parameter parameters[QDRI_MOST_NODE_PARAMETERS];
     qdr_linear *layer;
     qdr_op_fn forward, backward; /* of the caller's operations */
     void *user;

@@ -16,12 +16,14 @@
 #include "schedule/memory.h"
 #include "schedule/waits.h"
 
+enum { QDRI_MOST_NODE_PARAMETERS = 3 };
+
 /* What AdamW keeps of a parameter: the moments, and, of BF16 and F16, a copy in F32. */
 enum { QDRI_STATE_M, QDRI_STATE_V, QDRI_STATE_MASTER, QDRI_N_STATES };
 
 /* A parameter: rows × columns, each split over at most one of x and y; matrices are flat over z. */
 typedef struct qdri_parameter {
-    int node, slot; /* node: its owner; slot: 0 or 1, its number in that node */
+    int node, slot; /* node: its owner; slot: its number in that node */
     const char *what; /* "weight", "bias", … */
     qdr_block rows[QDR_MAX_BLOCKS], cols[QDR_MAX_BLOCKS]; /* global */
     int row_parts, row_part, col_parts, col_part; /* this rank's part of the rows and of the columns */
@@ -37,7 +39,7 @@ typedef struct qdri_parameter {
     int64_t state_begin, state_elems; /* of these, those that it updates */
     int n_copies, copy; /* ranks of d that update the same, and which of them this one is */
     int returns; /* a rank updates only a part of its shard, and others return the rest */
-    int extra_sum; /* for small ones: 1 + axis over which gradients are summed in addition to z and d; 0: none */
+    int extra_sums; /* for small ones: sum of 1 << axis, of x and y, over which gradients are summed besides z and d */
     int decay, counted, first_copy; /* first_copy: of all that hold a copy of what this rank updates */
     qdri_ref data, gradient;
     qdri_ref all_feedback; /* of a matrix; QDRI_NO_REF: none */
@@ -154,7 +156,7 @@ typedef struct qdri_net {
     qdri_ref loss; /* {sum, rows} for each part of the rows, and space to add them up over ranks */
     int is_placed; /* qdri_net_place() */
     int n_loss_parts; /* number of parts of this rank's rows */
-    int64_t n_small, small_begin[3], small_end[3]; /* classes: no further sum, over x, over y */
+    int64_t n_small, small_begin[5]; /* classes: no further sum, over x, over x and y, over y; then the end */
 } qdri_net;
 
 /* ---- describing: net.c, ops/ ---- */

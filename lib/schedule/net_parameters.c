@@ -66,13 +66,13 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
                            sizeof *net->parameters, "a parameter of the stack"));
     qdri_parameter *p = &net->parameters[net->n_parameters];
     const int node = net->n_nodes - 1;
-    const int is_second = net->n_parameters > 0 && p[-1].node == node;
+    const int is_first = net->n_parameters == 0 || p[-1].node != node;
     *p = (qdri_parameter){.node = node,
-                          .slot = is_second,
+                          .slot = is_first ? 0 : p[-1].slot + 1,
                           .what = desc->what,
                           .flat_over_z = desc->flat_over_z,
                           .is_vector = !desc->rows,
-                          .extra_sum = desc->extra_sum,
+                          .extra_sums = desc->extra_sums,
                           .decay = desc->flat_over_z,
                           .storage = QDR_OUT_IN,
                           .data = QDRI_NO_REF,
@@ -100,7 +100,8 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
         if (!split && at[axis] > 0) p->counted = 0;
     }
     p->first_copy = p->copy == 0 && (desc->flat_over_z || at[QDR_Z] == 0);
-    if (desc->extra_sum && at[desc->extra_sum - 1] > 0) p->first_copy = 0;
+    for (int axis = QDR_X; axis <= QDR_Y; axis++)
+        if (desc->extra_sums >> axis & 1 && at[axis] > 0) p->first_copy = 0;
     *index = net->n_parameters++;
     return QDR_OK;
 }
@@ -188,8 +189,8 @@ static void place_state(qdri_net *net)
     }
 }
 
-/* The gradients of small parameters are stored contiguously, by class, so that one collective sums a class, and one
- * sums all. */
+/* The gradients of small parameters are stored contiguously, by class, so that one collective sums those of x, one those
+ * of y, and one all. */
 void qdri_parameters_place(qdri_net *net)
 {
     const size_t grad_bytes = qdr_dtype_bytes(net->grad_dtype);
@@ -203,17 +204,18 @@ void qdri_parameters_place(qdri_net *net)
     }
     if (net->shares_parameters) return;
     place_state(net);
-    for (int class = 0; class < 3; class ++) {
+    for (int class = 0; class < 4; class ++) {
+        static const int extra_sums[] = {0, 1 << QDR_X, 1 << QDR_X | 1 << QDR_Y, 1 << QDR_Y};
         net->small_begin[class] = net->n_small;
         for (int i = 0; i < net->n_parameters; i++) {
             qdri_parameter *p = &net->parameters[i];
-            if (p->flat_over_z || p->extra_sum != class) continue;
+            if (p->flat_over_z || p->extra_sums != extra_sums[class]) continue;
             p->gradient.offset = (size_t)net->n_small * grad_bytes;
             p->gradient.bytes = (size_t)p->n_elems * grad_bytes;
             net->n_small += p->n_elems;
         }
-        net->small_end[class] = net->n_small;
     }
+    net->small_begin[4] = net->n_small;
     net->small_gradients = qdri_buffers_add(&net->buffers, QDRI_GRADIENTS, (size_t)net->n_small * grad_bytes);
     for (int i = 0; i < net->n_parameters; i++)
         if (!net->parameters[i].flat_over_z) net->parameters[i].gradient.buffer = net->small_gradients.buffer;

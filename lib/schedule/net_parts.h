@@ -28,7 +28,7 @@ typedef struct qdri_parameter_desc {
     const qdr_block *rows, *cols; /* NULL: one row */
     int row_split, col_split; /* 1 + axis; 0: whole */
     int flat_over_z;
-    int extra_sum; /* 1 + axis; 0: none */
+    int extra_sums; /* as in qdri_parameter */
 } qdri_parameter_desc;
 /* Adds a parameter to the last node. */
 QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index);
@@ -57,8 +57,8 @@ const char *qdri_product_type_name(qdr_product_type type);
 /* ops/table.c */
 /* Adds the tasks of an operation for one part of its rows; for all rows if it needs them at once. */
 void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part);
-/* d_in: where the gradients of the inputs go. accumulates: bit i: add to that of input i, bit QDR_MAX_OP_INPUTS: to
- * those of parameters. */
+/* d_in: where the gradients of the inputs go. accumulates: bit i: add to that of input i, bit QDR_MAX_OP_INPUTS + i: to
+ * that of parameter i. */
 void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
                             int accumulates);
 

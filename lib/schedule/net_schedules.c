@@ -255,11 +255,21 @@ static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
     }
 }
 
-static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, int accumulate_parameters)
+/* Whether this rank adds to the gradient of a small parameter. */
+static int adds_to_small(const qdri_net *net, int parameter, qdri_gradient_mode mode)
+{
+    return mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
+           (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->parameters[parameter].first_copy);
+}
+
+static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, qdri_gradient_mode mode)
 {
     const qdri_node *node = &net->nodes[number];
     qdri_ref late[QDR_MAX_OP_INPUTS], unwanted[QDR_MAX_OP_INPUTS], writes[QDR_MAX_OP_INPUTS];
-    int accumulates = accumulate_parameters << QDR_MAX_OP_INPUTS;
+    const int every_parameter = ((1 << QDRI_MOST_NODE_PARAMETERS) - 1) << QDR_MAX_OP_INPUTS;
+    int accumulates = 0;
+    for (int i = 0; i < node->n_parameters; i++)
+        accumulates |= adds_to_small(net, node->parameter + i, mode) << (QDR_MAX_OP_INPUTS + i);
     for (int i = 0; i < node->n_in; i++) {
         const qdri_edge *edge = &net->edges[node->in[i]];
         int accumulate = 0;
@@ -280,7 +290,7 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, in
     for (int part = 0; part < (node->needs_all_rows ? 1 : builder->n_parts); part++) {
         if (!node->needs_all_rows) builder->part = part;
         qdri_op_backward_tasks(builder, net, number, part, writes, accumulates);
-        accumulates |= 1 << QDR_MAX_OP_INPUTS; /* those of parameters: added to those of earlier parts */
+        accumulates |= every_parameter; /* added to those of earlier parts */
     }
     for (int i = 0; i < node->n_in; i++) {
         qdri_builder_give(builder, unwanted[i]);
@@ -288,13 +298,6 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, in
         add_edge_task(builder, &net->edges[node->in[i]], number, node->name, late[i], writes[i], 1);
         qdri_builder_give(builder, writes[i]);
     }
-}
-
-/* Whether this rank adds to the gradient of a small parameter. */
-static int adds_to_small(const qdri_net *net, int parameter, qdri_gradient_mode mode)
-{
-    return mode == QDRI_GRADIENT_ADD_TO_PARTIAL ||
-           (mode == QDRI_GRADIENT_ADD_TO_COMPLETE && net->parameters[parameter].first_copy);
 }
 
 /* How one layer's gradients are written in a mode. */
@@ -352,7 +355,7 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
         if (node->passes_gradient)
             pass_gradient(&builder, net, i);
         else if (!qdri_node_is_layer(node))
-            add_op_backward(&builder, net, i, node->n_parameters && adds_to_small(net, node->parameter, mode));
+            add_op_backward(&builder, net, i, mode);
         else
             add_layer_backward(&builder, net, i, mode, deferred);
         if (node->out >= 0) { /* its gradient has been used */
@@ -368,7 +371,7 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
     /* Gradients of biases, norms and positions: summed all together. */
     const size_t bytes = qdr_dtype_bytes(net->grad_dtype);
     for (int axis = QDR_X; axis <= QDR_Y; axis++) {
-        const int64_t begin_elem = net->small_begin[1 + axis], n = net->small_end[1 + axis] - begin_elem;
+        const int64_t begin_elem = net->small_begin[1 + axis], n = net->small_begin[3 + axis] - begin_elem;
         const qdri_ref part = {net->small_gradients.buffer, (size_t)begin_elem * bytes, (size_t)n * bytes};
         if (n > 0) qdri_small_gradient_task(&builder, (qdr_axis)axis, part, n, net->grad_dtype);
     }

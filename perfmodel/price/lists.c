@@ -58,19 +58,17 @@ static void note_last(const qdri_lists *lists, qdri_list *list)
     }
 }
 
-/* Small gradients of all layers are summed together, at the end: those that are also summed over x (class 1) or y (2),
- * then all. */
+/* Small gradients of all layers are summed together, at the end: those that are also summed over x, or y, then all. */
 static void deepen_small_sums(const qdri_lists *lists, double n_stage_layers, qdri_list *list)
 {
     for (int i = 0; i < list->schedule.n_tasks; i++) {
         qdri_task *task = &list->schedule.tasks[i];
         const qdr_axis axis = qdr_channel_axis(task->channel);
-        const int class = axis == QDR_X || axis == QDR_Y ? 1 + (int)axis : 0;
         int64_t each = 0; /* elements in one layer */
         if (task->node >= 0) continue;
         for (int j = 0; j < lists->net.n_parameters; j++) {
             const qdri_parameter *p = &lists->net.parameters[j];
-            const int counts = !p->flat_over_z && (class == 0 || p->extra_sum == class);
+            const int counts = !p->flat_over_z && (axis > QDR_Y || p->extra_sums >> axis & 1);
             if (counts && lists->layer_of[p->node] == 0) each += p->n_elems;
         }
         task->count += (int64_t)((n_stage_layers - lists->n_layers) * (double)each);

@@ -41,7 +41,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
                                                           .rows = positions,
                                                           .cols = features,
                                                           .col_split = 1 + QDR_X,
-                                                          .extra_sum = matrix.scatter_rows ? 1 + QDR_Y : 0},
+                                                          .extra_sums = matrix.scatter_rows ? 1 << QDR_Y : 0},
                                    &layer->bias));
     QDR_TRY(qdri_edge_add(net, who, &matrix, net->opts.dtype, out));
     qdri_layer_connect(net, node, QDR_Y, tokens, *out);

@@ -29,7 +29,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     qdri_parameter_desc parameter = {.what = "gamma",
                                      .cols = net->edges[in].matrix.cols,
                                      .col_split = 1 + (int)matrix.col_axis,
-                                     .extra_sum = matrix.scatter_rows ? 1 + (int)matrix.scatter_axis : 0};
+                                     .extra_sums = matrix.scatter_rows ? 1 << matrix.scatter_axis : 0};
     int beta = 0;
     QDR_TRY(qdri_parameter_add(net, &parameter, &node->parameter));
     parameter.what = "beta";
@@ -85,8 +85,7 @@ static void backward(const qdri_op_part *p)
     qdri_kernel kernel = kernel_of(p, QDRI_K_NORM_SUMS);
     qdri_op_add_kernel(p, &kernel, (qdri_task_work){2 * p->bytes, 6 * p->elems, 2, QDRI_COST_PLAIN},
                        &(qdri_refs){4, {inputs.of[0], inputs.of[1], inputs.of[2], inputs.of[3]}},
-                       &(qdri_refs){3, {sums, qdri_op_gradient(p, 0), qdri_op_gradient(p, 1)}},
-                       (p->accumulates >> QDR_MAX_OP_INPUTS) & 1);
+                       &(qdri_refs){3, {sums, qdri_op_gradient(p, 0), qdri_op_gradient(p, 1)}}, qdri_op_adds(p, 0));
     qdri_op_reduce(p, p->node->axis, QDR_SUM, 2, sums);
     kernel = kernel_of(p, QDRI_K_NORM_BACKWARD);
     qdri_op_add_kernel(p, &kernel, (qdri_task_work){3 * p->bytes, 8 * p->elems, 0, QDRI_COST_PLAIN}, &inputs,

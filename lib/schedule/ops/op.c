@@ -63,6 +63,8 @@ qdri_ref qdri_op_gradient(const qdri_op_part *p, int i)
     return i < p->node->n_parameters ? p->net->parameters[p->node->parameter + i].gradient : QDRI_NO_REF;
 }
 
+int qdri_op_adds(const qdri_op_part *p, int i) { return p->accumulates >> (QDR_MAX_OP_INPUTS + i) & 1; }
+
 qdri_ref qdri_op_numbers(const qdri_op_part *p, size_t offset, int64_t n_per_row)
 {
     const size_t row_bytes = (size_t)n_per_row * qdri_op_number_bytes(p);

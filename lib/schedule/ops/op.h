@@ -62,6 +62,7 @@ qdri_ref qdri_op_saved(const qdri_op_part *p);
 /* Parameter i of the operation; QDRI_NO_REF: it has fewer. */
 qdri_ref qdri_op_parameter(const qdri_op_part *p, int i);
 qdri_ref qdri_op_gradient(const qdri_op_part *p, int i);
+int qdri_op_adds(const qdri_op_part *p, int i); /* to this gradient, instead of overwriting it */
 /* Some numbers for each row, in the operation's work; `offset`: where those of the first row of all are. */
 qdri_ref qdri_op_numbers(const qdri_op_part *p, size_t offset, int64_t n_per_row);
 size_t qdri_op_number_bytes(const qdri_op_part *p);

@@ -3,6 +3,7 @@
  * in the design document, descriptions that are refused. */
 #include "qdr_test.h"
 
+#include "core/group.h"
 #include "core/operands.h"
 #include "core/size.h"
 #include "gpt_net.h"
@@ -176,6 +177,67 @@ TEST(parameters_are_whole)
     assert_int_equal(counted, whole);
     assert_int_equal(whole, GPT_NET_LAYERS * (12 * HIDDEN * HIDDEN + 13 * HIDDEN) + (101 + CONTEXT + 2) * HIDDEN);
     drop(&b);
+}
+
+/* Whether a sum of small gradients over the axis has this one. */
+static int is_summed(const qdri_schedule *backward, qdr_axis axis, qdri_ref gradient)
+{
+    int n = 0;
+    for (int i = 0; i < backward->n_tasks; i++) {
+        const qdri_task *task = &backward->tasks[i];
+        const size_t begin = task->writes[0].offset, end = begin + task->writes[0].bytes;
+        if (task->node >= 0 || task->channel != qdri_reduce_channel(axis)) continue;
+        assert_int_equal(task->writes[0].buffer, gradient.buffer);
+        assert_int_equal(task->count * 4, task->writes[0].bytes);
+        n += begin <= gradient.offset && gradient.offset + gradient.bytes <= end;
+    }
+    assert_true(n <= 1);
+    return n;
+}
+
+/* Whatever the order of the parameters, and whichever axes their gradients are summed over. */
+TEST(small_gradients_are_summed_over_their_axes)
+{
+    static const int sizes[QDR_N_AXES] = {2, 2, 2, 2};
+    const qdri_position position = position_of(sizes, 5);
+    const gpt_net gpt = small_gpt(QDR_SCATTERED);
+    built b = {0};
+    CHECK_OK(gpt_net_describe(&b.net, &gpt, &position));
+    for (int i = 0; i < b.net.n_parameters; i++) b.net.parameters[i].extra_sums = i % 4;
+    CHECK_OK(qdri_net_build(&b.net, &b.lists));
+    for (int i = 0; i < b.net.n_parameters; i++) {
+        const qdri_parameter *p = &b.net.parameters[i];
+        if (p->flat_over_z) continue;
+        for (int axis = QDR_X; axis < QDR_N_AXES; axis++)
+            assert_int_equal(is_summed(&b.lists.backward[0], (qdr_axis)axis, p->gradient),
+                             axis > QDR_Y || p->extra_sums >> axis & 1);
+    }
+    drop(&b);
+}
+
+/* A vector that every rank stores, and whose rows are scattered over both axes: one of all ranks is the first copy. */
+TEST(one_copy_is_the_first)
+{
+    static const int sizes[QDR_N_AXES] = {3, 2, 2, 2};
+    static const qdr_block cols[QDR_MAX_BLOCKS] = {{12, 1}};
+    const gpt_net gpt = small_gpt(QDR_SCATTERED);
+    int n_first = 0, n_of_x = 0;
+    for (int rank = 0; rank < n_ranks(sizes); rank++) {
+        const qdri_position position = position_of(sizes, rank);
+        qdri_parameter_desc desc = {.what = "gamma", .cols = cols, .extra_sums = 1 << QDR_X | 1 << QDR_Y};
+        qdri_net net = {0};
+        int both, over_x;
+        CHECK_OK(gpt_net_describe(&net, &gpt, &position));
+        CHECK_OK(qdri_parameter_add(&net, &desc, &both));
+        desc.extra_sums = 1 << QDR_X;
+        CHECK_OK(qdri_parameter_add(&net, &desc, &over_x));
+        assert_int_equal(net.parameters[over_x].slot, net.parameters[both].slot + 1);
+        n_first += net.parameters[both].first_copy;
+        n_of_x += net.parameters[over_x].first_copy;
+        qdri_net_free(&net);
+    }
+    assert_int_equal(n_first, 1);
+    assert_int_equal(n_of_x, sizes[QDR_Y]);
 }
 
 static int n_calls(const qdri_schedule *schedule, qdr_channel channel, qdr_coll_kind kind)
