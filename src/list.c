@@ -86,7 +86,7 @@ static const struct {
     {"linear", "qdr_stack_add_linear", "Y = X W^T + b"},
     {"embedding", "qdr_stack_add_embedding", "token and position embedding"},
     {"tied head", "qdr_stack_add_tied_head", "a linear layer that shares the embedding's weight"},
-    {"layer norm", "qdr_stack_add_norm", "layer normalisation with gamma and beta"},
+    {"norm", "qdr_stack_add_norm", "layer norm or RMS norm, of all features or of blocks"},
     {"attention", "qdr_stack_add_attention", "causal attention, with grouped queries"},
     {"GELU", "qdr_stack_add_gelu", "GELU, tanh form"},
     {"residual", "qdr_stack_add_residual", "the sum of two edges"},

@@ -23,11 +23,6 @@
 extern "C" {
 #endif
 
-typedef enum qdr_norm_kind {
-    QDR_NORM_LAYER = 0, /**< gamma and beta: 2·H parameters, or H without beta */
-    QDR_NORM_RMS = 1 /**< gamma: H parameters */
-} qdr_norm_kind;
-
 /** Where the norms of a layer are. */
 typedef enum qdr_norm_place {
     QDR_NORM_BEFORE = 0, /**< of what attention and MLP read; a single one (norms_per_layer 1) is read by both */
@@ -93,7 +88,7 @@ typedef struct qdr_network {
     int64_t window_layers; /**< number of layers with a window; the others attend to all positions */
     int gated; /**< 1: down(act(gate(x)) * up(x)), 0: down(act(up(x))) */
     int qkv_bias, out_bias, mlp_bias; /**< 1: these products have biases */
-    qdr_norm_kind norm;
+    qdr_norm_kind norm; /**< with H parameters, or 2·H if there are betas */
     int norms_per_layer; /**< of the stream, without those of heads */
     int tied; /**< 1: the head is the embedding */
     int parallel_residual; /**< 1: x + attention(norm(x)) + mlp(norm(x)) */

@@ -198,10 +198,20 @@ typedef struct qdr_norm_desc {
     size_t size; /**< QDR_INIT(qdr_norm_desc) */
     const char *name;
     double epsilon; /**< 0: 1e-5 */
+    qdr_norm_kind kind;
+    int no_beta; /**< 1: a layer norm without beta */
+    int one_plus; /**< 1: 1 + gamma is the factor, and gamma starts as 0 */
+    int n_blocks; /**< > 0: each of the first n blocks of `in` is normed by itself, and the rest passed on (norms of
+                     queries and keys in an edge of q, k, v); 0: all features are normed together */
 } qdr_norm_desc;
-/** Layer norm over the features of `in`: out = (in - mean) / sqrt(variance + epsilon) · gamma + beta. gamma starts as
- * 1, beta as 0.
- *  @retval QDR_ERR_ARGUMENT  epsilon is negative or NaN */
+/** Norm over the features of `in`, by kind:
+ *
+ *    QDR_NORM_LAYER  out = (in - mean) / sqrt(variance + epsilon) · gamma + beta
+ *    QDR_NORM_RMS    out = in / sqrt(mean of in² + epsilon) · gamma
+ *
+ * Parameters: gamma, which starts as 1, and beta, which starts as 0; each has the features that are normed.
+ *  @retval QDR_ERR_ARGUMENT  epsilon is negative or NaN; another kind; no_beta or one_plus is neither 0 nor 1
+ *  @retval QDR_ERR_SHAPE     n_blocks is negative, or more than `in` has; the stack is unchanged */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_norm(qdr_stack *stack, const qdr_norm_desc *desc, qdr_edge in,
                                                     qdr_edge *out);
 
@@ -278,11 +288,11 @@ typedef struct qdr_network_desc {
     int64_t context; /**< tokens of a sequence; divides row_unit */
     int64_t n_layers; /**< of the network's; 0: all */
     qdr_layout layout; /**< of all edges */
-    double epsilon; /**< of norms; 0: 1e-5 */
+    double epsilon; /**< of norms; 0: the network's */
     int only_layers; /**< 1: without embedding, last norm, head and loss */
     int stand_ins; /**< 1: what the library lacks is replaced, in networks whose time and memory matter, not their
                       values: rotary positions and gates by copies that count with the flops and bytes of what they
-                      stand for, RMS norms by layer norms; windows of attention are left out */
+                      stand for; windows of attention are left out */
 } qdr_network_desc;
 /** Adds the nodes of a network, as a plan (plan.h) describes them: from an edge of tokens to the targets of the loss,
  * or with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named

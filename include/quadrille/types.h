@@ -46,6 +46,12 @@ typedef enum qdr_axis { QDR_X = 0, QDR_Y = 1, QDR_Z = 2, QDR_D = 3 } qdr_axis;
  * scattered. */
 typedef enum qdr_layout { QDR_REPLICATED = 0, QDR_SCATTERED = 1 } qdr_layout;
 
+/** Norms of rows. */
+typedef enum qdr_norm_kind {
+    QDR_NORM_LAYER = 0, /**< layer norm: gamma, and beta unless it is left out */
+    QDR_NORM_RMS = 1 /**< RMS norm: gamma */
+} qdr_norm_kind;
+
 /** Element-wise reductions. */
 typedef enum qdr_reduce { QDR_SUM = 0, QDR_MAX = 1, QDR_MIN = 2 } qdr_reduce;
 

@@ -9,12 +9,13 @@ KERNEL(BIAS_ADD, "bias-add", ROWS, bias_add) /* y[r,c] += p[c] (p: T) */
 KERNEL(COLUMN_SUM, "column-sum", ROWS, column_sum) /* p[c] (A) = or += Σ_r x[r,c] */
 KERNEL(GELU_FORWARD, "gelu", BINARY, gelu_forward) /* y = gelu(a) */
 KERNEL(GELU_BACKWARD, "gelu-backward", BINARY, gelu_backward) /* y = or += b · gelu'(a) */
-/* per row (n, mean, M2) of the local columns -> work[r,3] (A) */
+/* per row (n, mean, M2) of the local columns -> work[r,3] (A); of an RMS norm Σx²/n_features -> work[r] */
 KERNEL(NORM_MOMENTS, "norm-moments", NORM, norm_moments)
-/* n_parts of [r,3] in rank order (in work) -> stats[r,2] = mean, 1/sigma */
+/* n_parts of [r,3] in rank order (in work) -> stats[r,2] = mean, 1/sigma; of their sum [r] -> stats[r] = 1/rms */
 KERNEL(NORM_MERGE, "norm-merge", NORM, norm_merge)
-KERNEL(NORM_APPLY, "norm-apply", NORM, norm_apply) /* y from x, stats, gamma, beta */
-/* per row Σ dŷ, Σ dŷ·x̂ (dŷ = dy·gamma) -> work[r,2]; and dgamma, dbeta unless NULL */
+KERNEL(NORM_APPLY, "norm-apply", NORM, norm_apply) /* y from x, stats, gamma, beta (NULL: none) */
+/* per row Σ dŷ, Σ dŷ·x̂ (dŷ = dy·gamma) -> work[r,2], of an RMS norm the second -> work[r]; and dgamma, dbeta unless
+ * NULL */
 KERNEL(NORM_SUMS, "norm-sums", NORM, norm_sums)
 KERNEL(NORM_BACKWARD, "norm-backward", NORM, norm_backward) /* dx = or += from work[r,2] = sums over all n_features */
 KERNEL(ATTENTION_FORWARD, "attention", ATTENTION, attention_forward)

@@ -37,7 +37,8 @@ static const qdri_operand norm_merge[] = {READ("moments", norm.work, A, PART, 3)
                                           WRITE("statistics", norm.stats, A, ROW, 2)};
 static const qdri_operand norm_apply[] = {READ("x", norm.x, T, ELEMENT, 1), READ("statistics", norm.stats, A, ROW, 2),
                                           READ("gamma", norm.gamma, T, COLUMN, 1),
-                                          READ("beta", norm.beta, T, COLUMN, 1), WRITE("y", norm.y, T, ELEMENT, 1)};
+                                          OPERAND("beta", norm.beta, READ, T, COLUMN, 1, 1),
+                                          WRITE("y", norm.y, T, ELEMENT, 1)};
 static const qdri_operand norm_sums[] = {READ("dy", norm.dy, T, ELEMENT, 1),
                                          READ("x", norm.x, T, ELEMENT, 1),
                                          READ("statistics", norm.stats, A, ROW, 2),
@@ -178,6 +179,7 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
 {
     const extents e = extents_of(kernel);
     const int reads = operand->use == QDRI_OPERAND_READ;
+    const int is_rms = qdri_family_of(kernel->kind) == QDRI_OF_NORM && kernel->u.norm.is_rms;
     int64_t n = 1;
     switch (operand->extent) {
     case QDRI_PER_ELEMENT: n = at_most(e.rows, e.cols); break;
@@ -189,7 +191,7 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
     case QDRI_PER_TABLE: n = reads && e.rows == 0 ? 0 : at_most(e.table_rows, e.cols); break;
     default: break;
     }
-    return at_most(n, operand->times);
+    return at_most(n, is_rms ? 1 : operand->times);
 }
 
 /* On a CPU: blocks of scores, and panels of one head; on a GPU: a sum for each row and head. */

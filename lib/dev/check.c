@@ -103,11 +103,15 @@ static qdr_status rows_check(const qdri_kernel *kernel)
 static qdr_status norm_check(const qdri_kernel *kernel)
 {
     const qdri_kernel_kind kind = kernel->kind;
-    QDR_TRY(sizes(kernel, kernel->u.norm.n_rows, kernel->u.norm.n_cols));
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols, stride = kernel->u.norm.stride;
+    QDR_TRY(sizes(kernel, n_rows, n_cols));
+    if (kind != QDRI_K_NORM_MERGE && n_rows > 1 && stride < n_cols)
+        return QDR_FAIL(QDR_ERR_SHAPE, "%s: rows of %" PRId64 " columns, but a stride of %" PRId64, name_of(kernel),
+                        n_cols, stride);
     if (kind == QDRI_K_NORM_MERGE && kernel->u.norm.n_parts < 1)
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: %d parts to merge; at least 1", name_of(kernel), kernel->u.norm.n_parts);
-    if (kind == QDRI_K_NORM_BACKWARD && kernel->u.norm.n_features < 1 &&
-        kernel->u.norm.n_rows * kernel->u.norm.n_cols > 0)
+    if ((kind == QDRI_K_NORM_BACKWARD || (kind == QDRI_K_NORM_MOMENTS && kernel->u.norm.is_rms)) &&
+        kernel->u.norm.n_features < 1 && n_rows * n_cols > 0)
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: %" PRId64 " features in all; at least 1", name_of(kernel),
                         kernel->u.norm.n_features);
     return QDR_OK;

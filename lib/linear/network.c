@@ -19,7 +19,7 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
     const sink *s = user;
     char name[64];
     qdri_node_desc named = *desc;
-    if (desc->kind == QDRI_NODE_NORM) named.u.norm.desc.epsilon = s->epsilon;
+    if (desc->kind == QDRI_NODE_NORM && s->epsilon != 0) named.u.norm.epsilon = s->epsilon;
     if (layer >= 0 && layer < s->n_layers) {
         snprintf(name, sizeof name, "block%" PRId64 ".%s", layer, desc->name);
         named.name = name; /* which is copied */
@@ -62,8 +62,7 @@ qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network, c
                                     .n_layers = how.n_layers ? how.n_layers : own.layers,
                                     .has_ends = !how.only_layers,
                                     .n_ranks_y = stack->net.position.size[QDR_Y],
-                                    .first_node = stack->net.n_nodes,
-                                    .runs = 1};
+                                    .first_node = stack->net.n_nodes};
     sink s = {stack, how.epsilon, part.n_layers};
     return qdri_network_add(&part, add_node, &s, in, out);
 }

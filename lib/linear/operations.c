@@ -65,8 +65,8 @@ qdr_status qdr_stack_add_tied_head(qdr_stack *stack, const qdr_tied_head_desc *d
 qdr_status qdr_stack_add_norm(qdr_stack *stack, const qdr_norm_desc *desc, qdr_edge in, qdr_edge *out)
 {
     qdri_node_desc node = {.kind = QDRI_NODE_NORM, .in = {in}};
-    QDR_TRY(QDRI_TAKE(qdr_norm_desc, desc, &node.u.norm.desc));
-    node.name = node.u.norm.desc.name;
+    QDR_TRY(QDRI_TAKE(qdr_norm_desc, desc, &node.u.norm));
+    node.name = node.u.norm.name;
     return qdri_stack_add_node(stack, &node, out);
 }
 

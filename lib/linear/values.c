@@ -293,8 +293,8 @@ static qdr_status init(qdr_stack *stack, const qdr_linear *layer, uint64_t seed,
         const qdri_node *node = &stack->net.nodes[i];
         if (qdri_node_is_layer(node) && !node->layer.shares_first)
             QDR_TRY(init_layer(stack, stack->attached[i].layer, seed, stddev));
-        for (int j = 0; j < node->n_parameters; j++) /* gamma, beta */
-            QDR_TRY(fill_constant(stack, node->parameter + j, j == 0 ? 1.0 : 0.0));
+        for (int j = 0; j < node->n_parameters; j++)
+            QDR_TRY(fill_constant(stack, node->parameter + j, stack->net.parameters[node->parameter + j].initial));
     }
     return QDR_OK;
 }

@@ -40,6 +40,7 @@ typedef struct qdri_parameter {
     int n_copies, copy; /* ranks of d that update the same, and which of them this one is */
     int returns; /* a rank updates only a part of its shard, and others return the rest */
     int extra_sums; /* for small ones: sum of 1 << axis, of x and y, over which gradients are summed besides z and d */
+    double initial; /* of an operation: what its elements begin as */
     int decay, counted, first_copy; /* first_copy: of all that hold a copy of what this rank updates */
     qdri_ref data, gradient;
     qdri_ref all_feedback; /* of a matrix; QDRI_NO_REF: none */
@@ -120,6 +121,7 @@ typedef struct qdri_node {
     int needs_all_rows; /* in one call, not part by part */
     int makes_scores; /* what QDR_RECOMPUTE_ATTENTION repeats */
     int parameter, n_parameters; /* norms: gamma, and beta if there are two */
+    int n_blocks; /* of columns that a norm treats each by itself */
     size_t saved_bytes, work_bytes;
     qdri_ref saved;
     qdr_axis axis; /* that splits the columns of the first input, over which statistics are combined */
@@ -181,10 +183,7 @@ typedef struct qdri_node_desc {
             int tied_to; /* 1 + the node of an embedding, whose E is W: only the layout of `desc` is read; 0: none */
         } linear;
         qdr_embedding_desc embedding;
-        struct {
-            qdr_norm_desc desc;
-            int is_rms; /* to be priced, not to be run: a layer norm without beta */
-        } norm;
+        qdr_norm_desc norm;
         qdr_attention_desc attention;
         qdr_op_desc caller; /* its name and functions are not read */
         qdri_stand_in stand_in;
@@ -193,7 +192,7 @@ typedef struct qdri_node_desc {
 
 /* Adds a node and the edge that it makes, or, of a loss, reads. */
 QDR_NODISCARD qdr_status qdri_net_add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *edge);
-/* The kind as users are told it, such as "layer norm". */
+/* The kind as users are told it, such as "attention". */
 const char *qdri_node_kind_name(const qdri_node_desc *desc);
 /* The inputs that a description states. */
 int qdri_node_n_inputs(const qdri_node_desc *desc);

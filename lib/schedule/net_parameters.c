@@ -73,6 +73,7 @@ qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, in
                           .flat_over_z = desc->flat_over_z,
                           .is_vector = !desc->rows,
                           .extra_sums = desc->extra_sums,
+                          .initial = desc->initial,
                           .decay = desc->flat_over_z,
                           .storage = QDR_OUT_IN,
                           .data = QDRI_NO_REF,

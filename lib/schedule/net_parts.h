@@ -28,7 +28,8 @@ typedef struct qdri_parameter_desc {
     const qdr_block *rows, *cols; /* NULL: one row */
     int row_split, col_split; /* 1 + axis; 0: whole */
     int flat_over_z;
-    int extra_sums; /* as in qdri_parameter */
+    int extra_sums; /* as in qdri_parameter, as is the next */
+    double initial;
 } qdri_parameter_desc;
 /* Adds a parameter to the last node. */
 QDR_NODISCARD qdr_status qdri_parameter_add(qdri_net *net, const qdri_parameter_desc *desc, int *index);

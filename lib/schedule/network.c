@@ -18,8 +18,11 @@ static qdr_status add(const walk *w, qdri_node_desc desc, qdr_edge *out)
 
 static qdr_status add_norm(const walk *w, const char *name, qdr_edge in, qdr_edge *out)
 {
-    const int is_rms = w->network->norm == QDR_NORM_RMS && !w->part->runs;
-    return add(w, (qdri_node_desc){QDRI_NODE_NORM, name, {in}, {.norm = {.is_rms = is_rms}}}, out);
+    const qdr_norm_desc desc = {.epsilon = w->network->norm_epsilon,
+                                .kind = w->network->norm,
+                                .no_beta = w->network->norm_no_beta,
+                                .one_plus = w->network->norm_one_plus};
+    return add(w, (qdri_node_desc){QDRI_NODE_NORM, name, {in}, {.norm = desc}}, out);
 }
 
 static qdr_status add_linear(const walk *w, const char *name, qdr_linear_desc desc, qdr_edge in, qdr_edge *out)
@@ -123,6 +126,5 @@ qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void
 const char *qdri_network_lacks(const qdr_network *network)
 {
     if (!network->positions) return "rotary positions";
-    if (network->norm == QDR_NORM_RMS) return "RMS norms";
     return network->gated ? "gated activations" : NULL;
 }

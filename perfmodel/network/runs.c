@@ -24,9 +24,6 @@ static int is_gelu(const char *activation)
 
 static int network_runs(const qdr_network *network, qdr_obstacle *obstacle)
 {
-    if (network->norm != QDR_NORM_LAYER)
-        return refuse(obstacle, "RMS norms",
-                      "the network has RMS norms, but this runtime has only layer norms; use a network like GPT-2");
     if (!network->positions)
         return refuse(obstacle, "rotary",
                       "the network rotates queries and keys, but this runtime has only learned positions; use a "

@@ -39,16 +39,17 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     return elems + assembled_elems(p, network);
 }
 
-/* Bytes that operations keep per layer: two numbers per row and norm, one per row and head; scores if attention is not
+/* Bytes that operations keep per layer: two numbers per row and layer norm, one per row and RMS norm, and one per row
+ * and head; scores if attention is not
  * fused: softmax, mask and the masked result (Korthikanti et al. 2022). */
-static double layer_saved(const qdri_pricing *p, int with_scores)
+static double layer_saved(const qdri_pricing *p, const qdr_network *network, int with_scores)
 {
     const double *of = p->sizes.of;
     const double stream = of[QDRI_SIZE_ROWS_Y], heads = of[QDRI_SIZE_SEQUENCES_X] * p->sizes.heads;
     const double number = fmax(4, p->sizes.elem_bytes);
     const int unfused = p->machine->software.score_bytes > 0;
     const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
-    return 4 * stream * number + heads * number + scores;
+    return 2 * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number + heads * number + scores;
 }
 
 /* Edges of embedding and head. */
@@ -70,12 +71,14 @@ static double activation_bytes(const qdri_pricing *p, const qdr_network *network
     const double stream = p->sizes.of[QDRI_SIZE_ROWS_Y];
     switch (p->plan->recompute) {
     case QDR_RECOMPUTE_FULL:
-        return n_in_flight * n_layers * stream * p->sizes.of[QDRI_SIZE_HIDDEN] * each + edges + layer_saved(p, 1);
+        return n_in_flight * n_layers * stream * p->sizes.of[QDRI_SIZE_HIDDEN] * each + edges +
+               layer_saved(p, network, 1);
     case QDR_RECOMPUTE_ATTENTION:
-        return n_in_flight * n_layers * (edges + layer_saved(p, 0)) + (layer_saved(p, 1) - layer_saved(p, 0));
+        return n_in_flight * n_layers * (edges + layer_saved(p, network, 0)) +
+               (layer_saved(p, network, 1) - layer_saved(p, network, 0));
     case QDR_RECOMPUTE_NONE: break;
     }
-    return n_in_flight * n_layers * (edges + layer_saved(p, 1));
+    return n_in_flight * n_layers * (edges + layer_saved(p, network, 1));
 }
 
 static double largest_shard(const qdri_pricing *p)
@@ -224,7 +227,7 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
 {
     const double *of = p->sizes.of, hidden = of[QDRI_SIZE_HIDDEN], n = at->n_layers;
     const int n_tables = at->is_first + (at->is_last && !(network->tied && at->is_first));
-    const int of_norm = network->norm == QDR_NORM_LAYER ? 2 : 1;
+    const int of_norm = network->norm == QDR_NORM_LAYER && !network->norm_no_beta ? 2 : 1;
     kept sum = {.state = QDRI_STEP_BYTES};
     add_matrices(p, n, of[QDRI_SIZE_QKV], of[QDRI_SIZE_SHARD_QKV], &sum);
     add_matrices(p, n, of[QDRI_SIZE_QUERIES], of[QDRI_SIZE_SHARD_PROJ], &sum);

@@ -117,7 +117,7 @@ int calibrate_products(calibration *c, failure *why)
 /* ---- kernels, each of a stack that has nothing else ---- */
 
 enum { N_LAUNCHES = 64 };
-enum { LAUNCH, COPY, ADD, GELU, NORM, ATTENTION };
+enum { LAUNCH, COPY, ADD, GELU, NORM, RMS_NORM, ATTENTION };
 
 /* Of how many rows and columns; context: for attention, 0: for the other kernels. */
 typedef struct kernel_size {
@@ -149,6 +149,8 @@ static const measured_kernel kernels[] = {
     {"gelu backward", GELU, 1, 3, 20, QDR_SAMPLE_KERNEL, 1},
     {"norm", NORM, 0, 3, 8, QDR_SAMPLE_KERNEL, 1},
     {"norm backward", NORM, 1, 5, 14, QDR_SAMPLE_KERNEL, 2},
+    {"RMS norm", RMS_NORM, 0, 3, 5, QDR_SAMPLE_KERNEL, 1},
+    {"RMS norm backward", RMS_NORM, 1, 5, 10, QDR_SAMPLE_KERNEL, 2},
     {"attention", ATTENTION, 0, 4, 4, QDR_SAMPLE_ATTENTION, 1},
     {"attention backward", ATTENTION, 1, 8, 10, QDR_SAMPLE_ATTENTION, 3},
 };
@@ -179,13 +181,15 @@ static qdr_status record(kernel *k)
 static qdr_status add_operation(qdr_stack *stack, int name, const kernel_size *size, qdr_edge *edge)
 {
     const qdr_edge in = *edge;
-    const qdr_norm_desc norm = {QDR_INIT(qdr_norm_desc), .name = "norm"};
+    const qdr_norm_desc norm = {QDR_INIT(qdr_norm_desc), .name = "norm",
+                                .kind = name == RMS_NORM ? QDR_NORM_RMS : QDR_NORM_LAYER};
     const qdr_attention_desc attention = {QDR_INIT(qdr_attention_desc), .name = "attention",
                                           .head_size = size->head_size, .context = size->context};
     qdr_status status = QDR_OK;
     switch (name) {
     case GELU: return qdr_stack_add_gelu(stack, "gelu", in, edge);
-    case NORM: return qdr_stack_add_norm(stack, &norm, in, edge);
+    case NORM:
+    case RMS_NORM: return qdr_stack_add_norm(stack, &norm, in, edge);
     case ATTENTION: return qdr_stack_add_attention(stack, &attention, in, edge);
     default: break;
     }

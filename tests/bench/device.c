@@ -128,7 +128,7 @@ static void bench_norm(qdri_kernel_kind kind, const char *name, double n_arrays)
     const size_t n = (size_t)ROWS * COLS;
     qdri_kernel kernel = {.kind = kind, .dtype = QDR_F32};
     kernel.u.norm.n_rows = ROWS;
-    kernel.u.norm.n_cols = kernel.u.norm.n_features = COLS;
+    kernel.u.norm.n_cols = kernel.u.norm.stride = kernel.u.norm.n_features = COLS;
     kernel.u.norm.n_parts = 1;
     kernel.u.norm.epsilon = 1e-5;
     kernel.u.norm.x = floats(n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of layer norm, one by one and together: moments of parts, their merge, apply, and the gradient, which
+/* The kernels of norms, one by one and together: moments of parts, their merge, apply, and the gradient, which
  * must agree with finite differences. */
 #include "device.h"
 
@@ -9,7 +9,7 @@ static qdri_kernel norm_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_row
 {
     qdri_kernel k = {.kind = kind, .dtype = dtype};
     k.u.norm.n_rows = n_rows;
-    k.u.norm.n_cols = n_cols;
+    k.u.norm.n_cols = k.u.norm.stride = n_cols;
     k.u.norm.n_features = n_cols;
     k.u.norm.n_parts = 1;
     k.u.norm.epsilon = 1e-5;
@@ -50,6 +50,36 @@ TEST(moments_of_rows)
         for (int64_t r = 0; r < n_rows; r++) check_moments(&x, r, n_cols, &moments);
         drop(&x);
         drop(&moments);
+    }
+}
+
+/* Of an RMS norm: n + 3 roundings of a sum of positive terms. */
+TEST(mean_squares_of_rows)
+{
+    for (int t = 0; t < N_TYPES * N_SIZES; t++) {
+        const int64_t n_rows = 5, n_cols = odd_sizes[t / N_TYPES], n_features = n_cols + 3;
+        qdri_kernel k = norm_of(QDRI_K_NORM_MOMENTS, float_types[t % N_TYPES], n_rows, n_cols);
+        array x = make_random(k.dtype, n_rows * n_cols, 2);
+        array work = make(sum_type(k.dtype), n_rows), stats = make(sum_type(k.dtype), n_rows);
+        k.u.norm.is_rms = 1;
+        k.u.norm.n_features = n_features;
+        k.u.norm.x = x.data;
+        k.u.norm.work = work.data;
+        k.u.norm.stats = stats.data;
+        run(&k);
+        k.kind = QDRI_K_NORM_MERGE;
+        run(&k);
+        for (int64_t r = 0; r < n_rows; r++) {
+            ref squares = 0;
+            for (int64_t c = 0; c < n_cols; c++) squares += get(&x, r * n_cols + c) * get(&x, r * n_cols + c);
+            squares /= (ref)n_features;
+            const ref rrms = 1 / sqrtl(squares + 1e-5L);
+            check_near(&work, r, squares, gamma_of(k.dtype, n_cols + 3) * squares, "mean of squares");
+            check_near(&stats, r, rrms, gamma_of(k.dtype, n_cols + 4) * rrms, "1/rms");
+        }
+        drop(&x);
+        drop(&work);
+        drop(&stats);
     }
 }
 
@@ -95,30 +125,39 @@ TEST(merge_is_the_whole)
     }
 }
 
-/* All arrays of one layer norm; sums in work. */
+/* All arrays of one norm; sums in work. */
 typedef struct norm_arrays {
     array x, gamma, beta, dy, y, stats, work, dx, dgamma, dbeta;
 } norm_arrays;
 
-static norm_arrays norm_make(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
+static norm_arrays norm_make(qdri_kernel *k)
 {
-    const qdr_dtype sums = sum_type(dtype);
+    const int64_t n_rows = k->u.norm.n_rows, n_cols = k->u.norm.n_cols, n = n_rows * k->u.norm.stride;
+    const qdr_dtype dtype = k->dtype, sums = sum_type(dtype);
     norm_arrays a = {
-        .x = make_random(dtype, n_rows * n_cols, 2),
+        .x = make_random(dtype, n, 2),
         .gamma = make_random(dtype, n_cols, 1),
         .beta = make_random(dtype, n_cols, 1),
-        .dy = make_random(dtype, n_rows * n_cols, 1),
-        .y = make(dtype, n_rows * n_cols),
+        .dy = make_random(dtype, n, 1),
+        .y = make(dtype, n),
         .stats = make(sums, 2 * n_rows),
         .work = make(sums, 3 * n_rows),
-        .dx = make(dtype, n_rows * n_cols),
+        .dx = make(dtype, n),
         .dgamma = make(sums, n_cols),
         .dbeta = make(sums, n_cols),
     };
-    for (int64_t r = 0; r < n_rows; r++) {
-        set(&a.stats, 2 * r, uniform(-1, 1));
-        set(&a.stats, 2 * r + 1, uniform(0.2, 3));
-    }
+    for (int64_t r = 0; r < 2 * n_rows; r++)
+        set(&a.stats, r, r % 2 || k->u.norm.is_rms ? uniform(0.2, 3) : uniform(-1, 1));
+    k->u.norm.x = a.x.data;
+    k->u.norm.gamma = a.gamma.data;
+    k->u.norm.beta = a.beta.data;
+    k->u.norm.dy = a.dy.data;
+    k->u.norm.y = a.y.data;
+    k->u.norm.stats = a.stats.data;
+    k->u.norm.work = a.work.data;
+    k->u.norm.dx = a.dx.data;
+    k->u.norm.dgamma = a.dgamma.data;
+    k->u.norm.dbeta = a.dbeta.data;
     return a;
 }
 
@@ -128,114 +167,140 @@ static void norm_drop(norm_arrays *a)
     for (int i = 0; i < 10; i++) drop(all[i]);
 }
 
-static void norm_bind(qdri_kernel *k, const norm_arrays *a)
+/* An element, and what is known of its row and column; an RMS norm stores 1/rms alone. */
+typedef struct place {
+    int64_t at, row, col;
+    ref mean, rstd, gamma, dy;
+} place;
+
+static place place_of(const qdri_kernel *k, const norm_arrays *a, int64_t row, int64_t col)
 {
-    k->u.norm.x = a->x.data;
-    k->u.norm.gamma = a->gamma.data;
-    k->u.norm.beta = a->beta.data;
-    k->u.norm.dy = a->dy.data;
-    k->u.norm.y = a->y.data;
-    k->u.norm.stats = a->stats.data;
-    k->u.norm.work = a->work.data;
-    k->u.norm.dx = a->dx.data;
-    k->u.norm.dgamma = a->dgamma.data;
-    k->u.norm.dbeta = a->dbeta.data;
+    const int is_rms = k->u.norm.is_rms;
+    const int64_t at = row * k->u.norm.stride + col;
+    return (place){at,
+                   row,
+                   col,
+                   is_rms ? 0 : get(&a->stats, 2 * row),
+                   get(&a->stats, is_rms ? row : 2 * row + 1),
+                   get(&a->gamma, col) + (k->u.norm.one_plus ? 1 : 0),
+                   get(&a->dy, at)};
 }
 
-static ref xhat(const norm_arrays *a, int64_t n_cols, int64_t i)
-{
-    return (get(&a->x, i) - get(&a->stats, i / n_cols * 2)) * get(&a->stats, i / n_cols * 2 + 1);
-}
+static ref xhat(const norm_arrays *a, const place *p) { return (get(&a->x, p->at) - p->mean) * p->rstd; }
 
 /* What x̂ would be if nothing cancelled: its error is at most a few u times this. */
-static ref xhat_size(const norm_arrays *a, int64_t n_cols, int64_t i)
+static ref xhat_size(const norm_arrays *a, const place *p)
 {
-    return (fabsl(get(&a->x, i)) + fabsl(get(&a->stats, i / n_cols * 2))) * get(&a->stats, i / n_cols * 2 + 1);
+    return (fabsl(get(&a->x, p->at)) + fabsl(p->mean)) * p->rstd;
 }
 
-static void check_apply(const norm_arrays *a, int64_t n_cols)
+/* Of gamma, as far as it is rounded: less 1 it is stored. */
+static ref gamma_size(const qdri_kernel *k, const place *p) { return fabsl(p->gamma) + (k->u.norm.one_plus ? 2 : 0); }
+
+static void check_apply(const qdri_kernel *k, const norm_arrays *a)
 {
-    for (int64_t i = 0; i < a->x.n; i++) {
-        const ref gamma = get(&a->gamma, i % n_cols);
-        const ref beta = get(&a->beta, i % n_cols);
-        const ref size = xhat_size(a, n_cols, i) * fabsl(gamma) + fabsl(beta);
-        check_near(&a->y, i, xhat(a, n_cols, i) * gamma + beta, gamma_of(a->x.dtype, 5) * size, "norm");
-    }
+    for (int64_t r = 0; r < k->u.norm.n_rows; r++)
+        for (int64_t c = 0; c < k->u.norm.n_cols; c++) {
+            const place p = place_of(k, a, r, c);
+            const ref beta = k->u.norm.beta ? get(&a->beta, c) : 0;
+            const ref size = xhat_size(a, &p) * gamma_size(k, &p) + fabsl(beta);
+            check_near(&a->y, p.at, xhat(a, &p) * p.gamma + beta, gamma_of(a->x.dtype, 6) * size, "norm");
+        }
 }
 
-static void check_row_sums(const norm_arrays *a, int64_t n_rows, int64_t n_cols)
+static void check_row_sums(const qdri_kernel *k, const norm_arrays *a)
 {
-    for (int64_t r = 0; r < n_rows; r++) {
+    const int64_t n_cols = k->u.norm.n_cols;
+    for (int64_t r = 0; r < k->u.norm.n_rows; r++) {
         ref sum = 0, sum_size = 0, dot = 0, dot_size = 0;
-        for (int64_t i = r * n_cols; i < (r + 1) * n_cols; i++) {
-            const ref d = get(&a->dy, i) * get(&a->gamma, i % n_cols);
-            sum += d;
-            sum_size += fabsl(d);
-            dot += d * xhat(a, n_cols, i);
-            dot_size += fabsl(d) * xhat_size(a, n_cols, i);
+        for (int64_t c = 0; c < n_cols; c++) {
+            const place p = place_of(k, a, r, c);
+            sum += p.dy * p.gamma;
+            sum_size += fabsl(p.dy) * gamma_size(k, &p);
+            dot += p.dy * p.gamma * xhat(a, &p);
+            dot_size += fabsl(p.dy) * gamma_size(k, &p) * xhat_size(a, &p);
         }
-        check_near(&a->work, 2 * r, sum, gamma_of(a->x.dtype, n_cols + 2) * sum_size, "sum of dy");
-        check_near(&a->work, 2 * r + 1, dot, gamma_of(a->x.dtype, n_cols + 6) * dot_size, "sum of dy x");
+        if (!k->u.norm.is_rms)
+            check_near(&a->work, 2 * r, sum, gamma_of(a->x.dtype, n_cols + 3) * sum_size, "sum of dy");
+        check_near(&a->work, k->u.norm.is_rms ? r : 2 * r + 1, dot, gamma_of(a->x.dtype, n_cols + 7) * dot_size,
+                   "sum of dy x");
     }
 }
 
-static void check_parameter_sums(const norm_arrays *a, int64_t n_rows, int64_t n_cols, ref before)
+static void check_parameter_sums(const qdri_kernel *k, const norm_arrays *a, ref before)
 {
-    for (int64_t c = 0; c < n_cols; c++) {
-        ref dgamma = before, gamma_size = before, dbeta = before, beta_size = before;
-        for (int64_t i = c; i < n_rows * n_cols; i += n_cols) {
-            dgamma += get(&a->dy, i) * xhat(a, n_cols, i);
-            gamma_size += fabsl(get(&a->dy, i)) * xhat_size(a, n_cols, i);
-            dbeta += get(&a->dy, i);
-            beta_size += fabsl(get(&a->dy, i));
+    const int64_t n_rows = k->u.norm.n_rows;
+    for (int64_t c = 0; c < k->u.norm.n_cols; c++) {
+        ref dgamma = before, dgamma_size = before, dbeta = before, dbeta_size = before;
+        for (int64_t r = 0; r < n_rows; r++) {
+            const place p = place_of(k, a, r, c);
+            dgamma += p.dy * xhat(a, &p);
+            dgamma_size += fabsl(p.dy) * xhat_size(a, &p);
+            dbeta += p.dy;
+            dbeta_size += fabsl(p.dy);
         }
-        check_near(&a->dgamma, c, dgamma, gamma_of(a->x.dtype, n_rows + 6) * gamma_size, "dgamma");
-        check_near(&a->dbeta, c, dbeta, gamma_of(a->x.dtype, n_rows + 1) * beta_size, "dbeta");
+        check_near(&a->dgamma, c, dgamma, gamma_of(a->x.dtype, n_rows + 6) * dgamma_size, "dgamma");
+        check_near(&a->dbeta, c, dbeta, gamma_of(a->x.dtype, n_rows + 1) * dbeta_size, "dbeta");
     }
 }
 
-static void check_dx(const norm_arrays *a, int64_t n_cols, int64_t n_features, const array *before)
+static void check_dx(const qdri_kernel *k, const norm_arrays *a, const array *before)
 {
-    for (int64_t i = 0; i < a->x.n; i++) {
-        const ref rstd = get(&a->stats, i / n_cols * 2 + 1);
-        const ref d = get(&a->dy, i) * get(&a->gamma, i % n_cols);
-        const ref level = get(&a->work, i / n_cols * 2) / (ref)n_features;
-        const ref slope = get(&a->work, i / n_cols * 2 + 1) / (ref)n_features;
-        const ref old = before ? get(before, i) : 0;
-        const ref size = rstd * (fabsl(d) + fabsl(level) + xhat_size(a, n_cols, i) * fabsl(slope));
-        check_near(&a->dx, i, old + rstd * (d - level - xhat(a, n_cols, i) * slope),
-                   gamma_of(a->x.dtype, 10) * (size + fabsl(old)), "norm dx");
-    }
+    const int is_rms = k->u.norm.is_rms;
+    const ref n_features = (ref)k->u.norm.n_features;
+    for (int64_t r = 0; r < k->u.norm.n_rows; r++)
+        for (int64_t c = 0; c < k->u.norm.n_cols; c++) {
+            const place p = place_of(k, a, r, c);
+            const ref level = is_rms ? 0 : get(&a->work, 2 * r) / n_features;
+            const ref slope = get(&a->work, is_rms ? r : 2 * r + 1) / n_features;
+            const ref old = before ? get(before, p.at) : 0;
+            const ref size = p.rstd *
+                             (fabsl(p.dy) * gamma_size(k, &p) + fabsl(level) + xhat_size(a, &p) * fabsl(slope));
+            check_near(&a->dx, p.at, old + p.rstd * (p.dy * p.gamma - level - xhat(a, &p) * slope),
+                       gamma_of(a->x.dtype, 11) * (size + fabsl(old)), "norm dx");
+        }
+}
+
+/* What is between the rows stays as it was. */
+static void check_gaps(const qdri_kernel *k, const array *of)
+{
+    for (int64_t i = 0; i < of->n; i++)
+        if (i % k->u.norm.stride >= k->u.norm.n_cols) assert_true(isnan((double)get(of, i)));
 }
 
 TEST(apply_and_gradients)
 {
-    for (int t = 0; t < N_TYPES * N_SIZES; t++) {
+    for (int t = 0; t < 4 * N_TYPES * N_SIZES; t++) {
         const int64_t n_rows = odd_sizes[test_between(&seed, 0, N_SIZES - 1)];
-        const int64_t n_cols = odd_sizes[t / N_TYPES];
+        const int64_t n_cols = odd_sizes[t / N_TYPES % N_SIZES];
         qdri_kernel k = norm_of(QDRI_K_NORM_APPLY, float_types[t % N_TYPES], n_rows, n_cols);
-        norm_arrays a = norm_make(k.dtype, n_rows, n_cols);
-        norm_bind(&k, &a);
+        k.u.norm.is_rms = t / (N_TYPES * N_SIZES) % 2;
+        k.u.norm.one_plus = (int)test_between(&seed, 0, 1);
+        k.u.norm.stride = n_cols + (t < 2 * N_TYPES * N_SIZES ? 0 : 3);
         k.u.norm.n_features = 3 * n_cols + 1;
+        norm_arrays a = norm_make(&k);
+        if (k.u.norm.is_rms) k.u.norm.beta = NULL;
         run(&k);
-        check_apply(&a, n_cols);
+        check_apply(&k, &a);
+        check_gaps(&k, &a.y);
         k.kind = QDRI_K_NORM_SUMS;
         run(&k);
-        check_row_sums(&a, n_rows, n_cols);
-        check_parameter_sums(&a, n_rows, n_cols, 0);
+        check_row_sums(&k, &a);
+        check_parameter_sums(&k, &a, 0);
         for (int64_t c = 0; c < n_cols; c++) set(&a.dgamma, c, 2);
         for (int64_t c = 0; c < n_cols; c++) set(&a.dbeta, c, 2);
         k.accumulate = 1;
         run(&k);
-        check_parameter_sums(&a, n_rows, n_cols, 2);
+        check_parameter_sums(&k, &a, 2);
         k.kind = QDRI_K_NORM_BACKWARD;
         k.accumulate = 0;
         run(&k);
-        check_dx(&a, n_cols, k.u.norm.n_features, NULL);
+        check_dx(&k, &a, NULL);
         array before = copy_of(&a.dx);
         k.accumulate = 1;
         run(&k);
-        check_dx(&a, n_cols, k.u.norm.n_features, &before);
+        check_dx(&k, &a, &before);
+        check_gaps(&k, &a.dx);
         k.kind = QDRI_K_NORM_SUMS;
         k.u.norm.dgamma = k.u.norm.dbeta = NULL; /* not wanted */
         run(&k);
@@ -273,24 +338,24 @@ static ref difference(qdri_kernel *k, const norm_arrays *a, array *of, int64_t i
 
 TEST(gradients_are_differences)
 {
-    const int64_t n_rows = 3;
-    const int64_t n_cols = 11;
-    qdri_kernel k = norm_of(QDRI_K_NORM_SUMS, QDR_F64, n_rows, n_cols);
-    norm_arrays a = norm_make(QDR_F64, n_rows, n_cols);
-    norm_bind(&k, &a);
-    (void)norm_forward(&k, &a);
-    k.kind = QDRI_K_NORM_SUMS;
-    run(&k);
-    k.kind = QDRI_K_NORM_BACKWARD;
-    run(&k);
-    for (int64_t i = 0; i < n_rows * n_cols; i++) {
-        check_near(&a.dx, i, difference(&k, &a, &a.x, i), 1e-7L, "dx by differences");
+    for (int is_rms = 0; is_rms < 2; is_rms++) {
+        const int64_t n_rows = 3, n_cols = 11;
+        qdri_kernel k = norm_of(QDRI_K_NORM_SUMS, QDR_F64, n_rows, n_cols);
+        k.u.norm.is_rms = k.u.norm.one_plus = is_rms;
+        norm_arrays a = norm_make(&k);
+        (void)norm_forward(&k, &a);
+        k.kind = QDRI_K_NORM_SUMS;
+        run(&k);
+        k.kind = QDRI_K_NORM_BACKWARD;
+        run(&k);
+        for (int64_t i = 0; i < n_rows * n_cols; i++)
+            check_near(&a.dx, i, difference(&k, &a, &a.x, i), 1e-7L, "dx by differences");
+        for (int64_t c = 0; c < n_cols; c++) {
+            check_near(&a.dgamma, c, difference(&k, &a, &a.gamma, c), 1e-7L, "dgamma by differences");
+            check_near(&a.dbeta, c, difference(&k, &a, &a.beta, c), 1e-7L, "dbeta by differences");
+        }
+        norm_drop(&a);
     }
-    for (int64_t c = 0; c < n_cols; c++) {
-        check_near(&a.dgamma, c, difference(&k, &a, &a.gamma, c), 1e-7L, "dgamma by differences");
-        check_near(&a.dbeta, c, difference(&k, &a, &a.beta, c), 1e-7L, "dbeta by differences");
-    }
-    norm_drop(&a);
 }
 
 int main(void) { return run_each_set(); }

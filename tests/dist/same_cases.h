@@ -57,8 +57,12 @@
     X(qdr_tied_head_desc, name, s->head_name = "top", "tied head 'head' on rank 0 and tied head 'top'")                \
     X(qdr_tied_head_desc, table, s->other_table = 1, "tied head 'head' has table emb2 on rank 0 and emb3")             \
     X(qdr_tied_head_desc, out_layout, s->head_layout = QDR_SCATTERED, "tied head 'head' has out_layout")               \
-    X(qdr_norm_desc, name, s->norm_name = "n", "layer norm 'norm' on rank 0 and layer norm 'n'")                       \
-    X(qdr_norm_desc, epsilon, s->epsilon = 0, "layer norm 'norm' has epsilon 0.001 on rank 0 and 1e-05")               \
+    X(qdr_norm_desc, name, s->norm.name = "n", "norm 'norm' on rank 0 and norm 'n' on rank 1")                         \
+    X(qdr_norm_desc, epsilon, s->norm.epsilon = 0, "norm 'norm' has epsilon 0.001 on rank 0 and 1e-05 on rank 1")      \
+    X(qdr_norm_desc, kind, s->norm.kind = QDR_NORM_LAYER, "norm 'norm' has kind 1 on rank 0 and 0 on rank 1")          \
+    X(qdr_norm_desc, no_beta, s->norm.no_beta = 1, "norm 'norm' has no_beta 0 on rank 0 and 1 on rank 1")              \
+    X(qdr_norm_desc, one_plus, s->norm.one_plus = 1, "norm 'norm' has one_plus 0 on rank 0 and 1 on rank 1")           \
+    X(qdr_norm_desc, n_blocks, s->norm.n_blocks = 1, "norm 'norm' has n_blocks 0 on rank 0 and 1 on rank 1")           \
     X(qdr_attention_desc, name, s->attention_name = "at", "attention 'attention' on rank 0")                           \
     X(qdr_attention_desc, head_size, s->head_size = 2; s->heads_in = 2, "head_size 4 on rank 0 and 2")                 \
     X(qdr_attention_desc, context, s->context = 2, "attention 'attention' has context 4 on rank 0 and 2")              \
@@ -89,7 +93,7 @@
     X(qdr_stack_add_linear, in, s->linear_in = 1, "layer 'fc' has input edge 3 on rank 0 and 4 on rank 1", 0)          \
     X(qdr_stack_add_embedding, tokens, s->tokens = 1, "embedding 'emb' has input edge 0 on rank 0 and 1", 0)           \
     X(qdr_stack_add_tied_head, in, s->head_in = 1, "tied head 'head' has input edge 3 on rank 0 and 4", 0)             \
-    X(qdr_stack_add_norm, in, s->norm_in = 1, "layer norm 'norm' has input edge 3 on rank 0 and 4", 0)                 \
+    X(qdr_stack_add_norm, in, s->norm_in = 1, "norm 'norm' has input edge 3 on rank 0 and 4 on rank 1", 0)             \
     X(qdr_stack_add_attention, in, s->heads_in = 1, "attention 'attention' has input edge 6 on rank 0 and 7", 0)       \
     X(qdr_stack_add_gelu, name, s->gelu_name = "act", "gelu 'gelu' on rank 0 and gelu 'act' on rank 1", 0)             \
     X(qdr_stack_add_gelu, in, s->gelu_in = 1, "gelu 'gelu' has input edge 3 on rank 0 and 4 on rank 1", 0)             \

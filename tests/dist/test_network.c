@@ -22,6 +22,8 @@ static qdr_network random_network(uint64_t *seed)
                          .qkv_bias = (int)dist_below(seed, 2),
                          .out_bias = (int)dist_below(seed, 2),
                          .mlp_bias = (int)dist_below(seed, 2),
+                         .norm = (qdr_norm_kind)dist_below(seed, 2),
+                         .norm_no_beta = (int)dist_below(seed, 2),
                          .norms_per_layer = 2,
                          .tied = (int)dist_below(seed, 2),
                          .parallel_residual = (int)dist_below(seed, 2)};
@@ -92,8 +94,6 @@ DIST_TEST(what_the_library_lacks_is_refused)
     qdr_stack *stack = new_stack(grid, &tokens);
     network.positions = 0;
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "rotary positions");
-    network = good, network.norm = QDR_NORM_RMS;
-    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "RMS norms");
     network = good, network.gated = 1;
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "gated activations");
     network = good, network.kv_heads = 0;
@@ -108,7 +108,7 @@ DIST_TEST(what_the_library_lacks_is_refused)
     DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, &out), QDR_ERR_ARGUMENT, "-1 layers");
     DIST_CHECK(out == -1, "an edge after an error");
     desc = (qdr_network_desc){QDR_INIT(qdr_network_desc), .context = CONTEXT, .stand_ins = 1};
-    network = good, network.positions = 0, network.gated = 1, network.norm = QDR_NORM_RMS;
+    network = good, network.positions = 0, network.gated = 1;
     DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &out));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_forward(stack)); /* of zeros */

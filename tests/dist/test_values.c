@@ -6,17 +6,19 @@
 
 enum { CONTEXT = 4, HIDDEN = 24, VOCABULARY = 40, MOST = 2 * HIDDEN * HIDDEN };
 
-/* Tokens, embedding with positions, norm, layer with bias. */
+/* Tokens, embedding with positions, norms, layer with bias. */
 static qdr_stack *make_stack(qdr_grid *grid)
 {
     const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .name = "embedding", .vocab = {VOCABULARY, 1},
                                           .features = {HIDDEN, 1}, .context = CONTEXT};
+    const qdr_norm_desc plus = {QDR_INIT(qdr_norm_desc), .name = "plus", .one_plus = 1};
     qdr_linear *table, *linear;
     qdr_edge tokens, x, y;
     qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = CONTEXT, .row_unit = CONTEXT, .dtype = QDR_F64});
     DIST_OK(qdr_stack_add_tokens(stack, "tokens", &tokens));
     DIST_OK(qdr_stack_add_embedding(stack, &embedding, tokens, &x, &table));
     DIST_OK(test_add_norm(stack, "norm", 1e-5, x, &y));
+    DIST_OK(qdr_stack_add_norm(stack, &plus, y, &y));
     x = dist_linear(stack, (qdr_linear_desc){.name = "layer", .in = {{HIDDEN, 1}}, .out = {{2 * HIDDEN, 2}}, .bias = 1},
                     y, &linear);
     DIST_OK(qdr_stack_build(stack));
@@ -43,7 +45,8 @@ static int ends_in(const char *name, const char *end)
     return n >= n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-/* Matrices are normal and decay, positions are normal; gammas are 1, biases and betas 0. */
+/* Matrices are normal and decay, positions are normal; gammas are 1, but those that 1 is added to, like biases
+ * and betas, 0. */
 static void check_parameter(qdr_stack *stack, int index, double stddev)
 {
     double values[MOST];
@@ -55,7 +58,7 @@ static void check_parameter(qdr_stack *stack, int index, double stddev)
         check_normal(parameter.name, values, parameter.n_global, stddev);
         return;
     }
-    const double constant = ends_in(parameter.name, ".gamma") ? 1 : 0;
+    const double constant = strcmp(parameter.name, "norm.gamma") == 0;
     for (int64_t i = 0; i < parameter.n_global; i++)
         DIST_CHECK(values[i] == constant, "%s[%d] is %g", parameter.name, (int)i, values[i]);
 }
@@ -65,7 +68,7 @@ DIST_TEST(first_values_are_as_asked)
     static const double deviations[] = {0.02, 1, 0};
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_stack *stack = make_stack(grid);
-    DIST_CHECK(qdr_stack_n_parameters(stack) == 6, "%d parameters", qdr_stack_n_parameters(stack));
+    DIST_CHECK(qdr_stack_n_parameters(stack) == 8, "%d parameters", qdr_stack_n_parameters(stack));
     for (int i = 0; i < 3; i++) {
         DIST_OK(qdr_stack_init(stack, 5 + (uint64_t)i, deviations[i]));
         for (int j = 0; j < 6; j++) check_parameter(stack, j, deviations[i]);

@@ -111,56 +111,71 @@ static void position_sum(const qdri_kernel *kernel, list *l)
         sums(l, (const char *)kernel->u.rows.p + (size_t)runs[i].begin * row_bytes, runs[i].n, row_bytes, 1);
 }
 
-/* ---- layer norm ---- */
+/* ---- norms ---- */
+
+/* Numbers for each row, of which an RMS norm has one. */
+static int64_t norm_numbers(const qdri_kernel *kernel, int64_t each)
+{
+    return kernel->u.norm.n_rows * (kernel->u.norm.is_rms ? 1 : each);
+}
+
+/* A matrix of rows that may be parts of longer ones. */
+static void norm_matrix(const qdri_kernel *kernel, list *l, fake_access_kind kind, const void *data)
+{
+    const size_t bytes = elem_bytes(kernel);
+    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols, stride = kernel->u.norm.stride;
+    if (stride == n_cols)
+        fake_add_access(l, kind, data, (size_t)(n_rows * n_cols) * bytes);
+    else if (n_rows > 0 && n_cols > 0)
+        l->all[l->n++] = (fake_access){kind, data, (size_t)n_cols * bytes, (size_t)stride * bytes, n_rows};
+}
 
 static void norm_moments(const qdri_kernel *kernel, list *l)
 {
-    reads(l, kernel->u.norm.x, kernel->u.norm.n_rows * kernel->u.norm.n_cols, elem_bytes(kernel));
-    writes(l, kernel->u.norm.work, 3 * kernel->u.norm.n_rows, sum_bytes(kernel));
+    norm_matrix(kernel, l, FAKE_READ, kernel->u.norm.x);
+    writes(l, kernel->u.norm.work, norm_numbers(kernel, 3), sum_bytes(kernel));
 }
 
 static void norm_merge(const qdri_kernel *kernel, list *l)
 {
-    const int64_t n_rows = kernel->u.norm.n_rows;
-    reads(l, kernel->u.norm.work, 3 * n_rows * kernel->u.norm.n_parts, sum_bytes(kernel));
-    writes(l, kernel->u.norm.stats, 2 * n_rows, sum_bytes(kernel));
+    reads(l, kernel->u.norm.work, norm_numbers(kernel, 3) * kernel->u.norm.n_parts, sum_bytes(kernel));
+    writes(l, kernel->u.norm.stats, norm_numbers(kernel, 2), sum_bytes(kernel));
 }
 
 static void norm_inputs(const qdri_kernel *kernel, list *l)
 {
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
-    reads(l, kernel->u.norm.x, n_rows * n_cols, elem_bytes(kernel));
-    if (n_rows > 0) reads(l, kernel->u.norm.gamma, n_cols, elem_bytes(kernel));
-    if (n_cols > 0) reads(l, kernel->u.norm.stats, 2 * n_rows, sum_bytes(kernel));
+    const int64_t n_cols = kernel->u.norm.n_cols;
+    norm_matrix(kernel, l, FAKE_READ, kernel->u.norm.x);
+    if (kernel->u.norm.n_rows > 0) reads(l, kernel->u.norm.gamma, n_cols, elem_bytes(kernel));
+    if (n_cols > 0) reads(l, kernel->u.norm.stats, norm_numbers(kernel, 2), sum_bytes(kernel));
 }
 
 static void norm_apply(const qdri_kernel *kernel, list *l)
 {
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     norm_inputs(kernel, l);
-    if (n_rows > 0) reads(l, kernel->u.norm.beta, n_cols, elem_bytes(kernel));
-    writes(l, kernel->u.norm.y, n_rows * n_cols, elem_bytes(kernel));
+    if (kernel->u.norm.n_rows > 0) reads(l, kernel->u.norm.beta, kernel->u.norm.n_cols, elem_bytes(kernel));
+    norm_matrix(kernel, l, FAKE_WRITE, kernel->u.norm.y);
 }
 
 static void norm_sums(const qdri_kernel *kernel, list *l)
 {
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
+    const int64_t n_cols = kernel->u.norm.n_cols;
     const int accumulate = kernel->accumulate;
     norm_inputs(kernel, l);
-    reads(l, kernel->u.norm.dy, n_rows * n_cols, elem_bytes(kernel));
-    writes(l, kernel->u.norm.work, 2 * n_rows, sum_bytes(kernel));
-    if (n_rows == 0 && accumulate) return;
+    norm_matrix(kernel, l, FAKE_READ, kernel->u.norm.dy);
+    writes(l, kernel->u.norm.work, norm_numbers(kernel, 2), sum_bytes(kernel));
+    if (kernel->u.norm.n_rows == 0 && accumulate) return;
     sums(l, kernel->u.norm.dgamma, n_cols, sum_bytes(kernel), accumulate);
     sums(l, kernel->u.norm.dbeta, n_cols, sum_bytes(kernel), accumulate);
 }
 
 static void norm_backward(const qdri_kernel *kernel, list *l)
 {
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     norm_inputs(kernel, l);
-    reads(l, kernel->u.norm.dy, n_rows * n_cols, elem_bytes(kernel));
-    if (n_cols > 0) reads(l, kernel->u.norm.work, 2 * n_rows, sum_bytes(kernel));
-    sums(l, kernel->u.norm.dx, n_rows * n_cols, elem_bytes(kernel), kernel->accumulate);
+    norm_matrix(kernel, l, FAKE_READ, kernel->u.norm.dy);
+    if (kernel->u.norm.n_cols > 0) reads(l, kernel->u.norm.work, norm_numbers(kernel, 2), sum_bytes(kernel));
+    if (kernel->accumulate) norm_matrix(kernel, l, FAKE_READ, kernel->u.norm.dx);
+    norm_matrix(kernel, l, FAKE_WRITE, kernel->u.norm.dx);
 }
 
 /* ---- attention ---- */

@@ -87,17 +87,20 @@ static void norm_case(kernel_case *c)
 {
     qdri_kernel *k = &c->kernel;
     const qdr_dtype sum = sums_of(k->dtype);
+    const int64_t stride = COLS + (c->number && is_narrow(k->dtype) ? 2 : 0);
     k->u.norm.n_rows = ROWS;
     k->u.norm.n_cols = COLS;
+    k->u.norm.stride = stride;
     k->u.norm.n_features = 2 * COLS;
-    k->u.norm.n_parts = 2;
+    k->u.norm.is_rms = c->number;
+    k->u.norm.n_parts = c->number ? 1 : 2;
     k->u.norm.epsilon = 1e-5;
-    k->u.norm.x = take(c, k->dtype, ROWS * COLS);
-    k->u.norm.dy = take(c, k->dtype, ROWS * COLS);
+    k->u.norm.x = take(c, k->dtype, ROWS * stride);
+    k->u.norm.dy = take(c, k->dtype, ROWS * stride);
     k->u.norm.gamma = take(c, k->dtype, COLS);
     k->u.norm.beta = take(c, k->dtype, COLS);
-    k->u.norm.y = take(c, k->dtype, ROWS * COLS);
-    k->u.norm.dx = take(c, k->dtype, ROWS * COLS);
+    k->u.norm.y = take(c, k->dtype, ROWS * stride);
+    k->u.norm.dx = take(c, k->dtype, ROWS * stride);
     k->u.norm.stats = take(c, sum, 2 * ROWS);
     k->u.norm.work = take(c, sum, 3 * ROWS * 2);
     k->u.norm.dgamma = take(c, sum, COLS);

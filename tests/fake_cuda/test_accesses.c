@@ -164,6 +164,7 @@ static void check_operands(const kernel_case *c, const fake_kernel_accesses *fou
     const qdri_operand *all;
     if (!qdri_kernel_operands(c->kernel.kind, &all)) return;
     if (c->kernel.kind == QDRI_K_COPY_BLOCK && c->kernel.u.block.y_stride > c->kernel.u.block.row_bytes) return;
+    if (qdri_family_of(c->kernel.kind) == QDRI_OF_NORM && c->kernel.u.norm.stride > c->kernel.u.norm.n_cols) return;
     for (int written = 0; written < 2; written++) {
         mark(found, c, kinds[written], recorded);
         mark_operands(c, written, said);

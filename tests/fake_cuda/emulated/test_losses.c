@@ -5,36 +5,48 @@
 
 enum { N_ROUNDS = 40 };
 
-/* ---- layer norm ---- */
+/* ---- norms ---- */
 
+/* A layer norm or an RMS norm, of rows that may be parts of longer ones. */
 static kernel_test norm_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 {
     kernel_test test = test_of(kind, dtype);
     test.kernel.u.norm.n_rows = n_rows;
     test.kernel.u.norm.n_cols = n_cols;
+    test.kernel.u.norm.stride = n_cols + test_between(&seed, 0, 3) / 3 * test_between(&seed, 1, 8);
     test.kernel.u.norm.n_features = n_cols + 3;
+    test.kernel.u.norm.is_rms = (int)test_between(&seed, 0, 1);
+    test.kernel.u.norm.one_plus = (int)test_between(&seed, 0, 1);
     test.kernel.u.norm.epsilon = 1e-5;
     test.kernel.u.norm.n_parts = 1;
     return test;
 }
 
-/* x, gamma and stats; x within 2, 1/sigma at most 2: |x̂| at most 6. */
+static int64_t n_elements(const kernel_test *test) { return test->kernel.u.norm.n_rows * test->kernel.u.norm.stride; }
+
+/* Numbers for each row, of which an RMS norm has one. */
+static int64_t n_numbers(const kernel_test *test, int64_t each)
+{
+    return test->kernel.u.norm.n_rows * (test->kernel.u.norm.is_rms ? 1 : each);
+}
+
+/* x, gamma and stats; x within 2, 1/sigma at most 2: |x̂| at most 6; gamma and 1 + gamma within 2. */
 static void add_inputs(kernel_test *test)
 {
     const qdr_dtype dtype = test->kernel.dtype;
-    const int64_t n_rows = test->kernel.u.norm.n_rows, n_cols = test->kernel.u.norm.n_cols;
-    add_random(test, AT(norm.x), dtype, n_rows * n_cols, -2, 2);
-    add_random(test, AT(norm.gamma), dtype, n_cols, -1, 1);
-    operand *stats = add_random(test, AT(norm.stats), sum_type(dtype), 2 * n_rows, -1, 1);
-    for (int64_t r = 0; r < n_rows; r++) set_value(stats->dtype, stats->data, 2 * r + 1, uniform(0.5, 2));
+    add_random(test, AT(norm.x), dtype, n_elements(test), -2, 2);
+    add_random(test, AT(norm.gamma), dtype, test->kernel.u.norm.n_cols, -1, 1);
+    operand *stats = add_random(test, AT(norm.stats), sum_type(dtype), n_numbers(test, 2), -1, 1);
+    for (int64_t r = 0; r < stats->n; r++)
+        if (r % 2 || test->kernel.u.norm.is_rms) set_value(stats->dtype, stats->data, r, uniform(0.5, 2));
 }
 
 /* mean: n + 1 roundings of numbers up to 2; M2: n + 4 of squares up to 16. */
 static void moments(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 {
     kernel_test test = norm_of(QDRI_K_NORM_MOMENTS, dtype, n_rows, n_cols);
-    add_random(&test, AT(norm.x), dtype, n_rows * n_cols, -2, 2);
-    add_result(&test, AT(norm.work), sum_type(dtype), 3 * n_rows, 0,
+    add_random(&test, AT(norm.x), dtype, n_elements(&test), -2, 2);
+    add_result(&test, AT(norm.work), sum_type(dtype), n_numbers(&test, 3), 0,
                roundings(dtype, n_cols) * 16 * (double)(n_cols + 1));
     check_kernel(&test);
 }
@@ -43,12 +55,13 @@ static void merge(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 {
     kernel_test test = norm_of(QDRI_K_NORM_MERGE, dtype, n_rows, n_cols);
     const qdr_dtype sums = sum_type(dtype);
-    const int64_t n_parts = test_between(&seed, 1, 5);
+    const int is_rms = test.kernel.u.norm.is_rms;
+    const int64_t n_parts = is_rms ? 1 : test_between(&seed, 1, 5);
     test.kernel.u.norm.n_parts = (int)n_parts;
-    operand *work = add_random(&test, AT(norm.work), sums, 3 * n_rows * n_parts, 0.1, 2);
-    for (int64_t i = 0; i < n_rows * n_parts; i++)
+    operand *work = add_random(&test, AT(norm.work), sums, n_numbers(&test, 3) * n_parts, 0.1, 2);
+    for (int64_t i = 0; i < n_rows * n_parts && !is_rms; i++)
         set_value(sums, work->data, 3 * i, (double)test_between(&seed, 0, 3));
-    add_result(&test, AT(norm.stats), sums, 2 * n_rows, 0, 1e-12);
+    add_result(&test, AT(norm.stats), sums, n_numbers(&test, 2), 0, 1e-12);
     check_kernel(&test);
 }
 
@@ -56,8 +69,8 @@ static void apply(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 {
     kernel_test test = norm_of(QDRI_K_NORM_APPLY, dtype, n_rows, n_cols);
     add_inputs(&test);
-    add_random(&test, AT(norm.beta), dtype, n_cols, -1, 1);
-    add_result(&test, AT(norm.y), dtype, n_rows * n_cols, 0, roundings(dtype, 6) * 7);
+    if (!test.kernel.u.norm.is_rms) add_random(&test, AT(norm.beta), dtype, n_cols, -1, 1);
+    add_result(&test, AT(norm.y), dtype, n_elements(&test), 0, roundings(dtype, 7) * 14);
     check_kernel(&test);
 }
 
@@ -66,12 +79,12 @@ static void sums(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
     kernel_test test = norm_of(QDRI_K_NORM_SUMS, dtype, n_rows, n_cols);
     const qdr_dtype type = sum_type(dtype);
     const int accumulate = (int)test_between(&seed, 0, 1), has = (int)test_between(&seed, 0, 3);
-    const double by_row = roundings(dtype, n_cols + 6) * 6 * (double)(n_cols + 1);
+    const double by_row = roundings(dtype, n_cols + 7) * 12 * (double)(n_cols + 1);
     const double by_column = roundings(dtype, n_rows + 6) * 6 * (double)(n_rows + 1);
     test.kernel.accumulate = accumulate;
     add_inputs(&test);
-    add_random(&test, AT(norm.dy), dtype, n_rows * n_cols, -1, 1);
-    add_result(&test, AT(norm.work), type, 2 * n_rows, 0, by_row);
+    add_random(&test, AT(norm.dy), dtype, n_elements(&test), -1, 1);
+    add_result(&test, AT(norm.work), type, n_numbers(&test, 2), 0, by_row);
     if (has & 1) add_result(&test, AT(norm.dgamma), type, n_cols, accumulate, by_column);
     if (has & 2) add_result(&test, AT(norm.dbeta), type, n_cols, accumulate, by_column);
     check_kernel(&test);
@@ -82,9 +95,9 @@ static void backward(qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
     kernel_test test = norm_of(QDRI_K_NORM_BACKWARD, dtype, n_rows, n_cols);
     test.kernel.accumulate = (int)test_between(&seed, 0, 1);
     add_inputs(&test);
-    add_random(&test, AT(norm.dy), dtype, n_rows * n_cols, -1, 1);
-    add_random(&test, AT(norm.work), sum_type(dtype), 2 * n_rows, -1, 1);
-    add_result(&test, AT(norm.dx), dtype, n_rows * n_cols, test.kernel.accumulate, roundings(dtype, 10) * 20);
+    add_random(&test, AT(norm.dy), dtype, n_elements(&test), -1, 1);
+    add_random(&test, AT(norm.work), sum_type(dtype), n_numbers(&test, 2), -1, 1);
+    add_result(&test, AT(norm.dx), dtype, n_elements(&test), test.kernel.accumulate, roundings(dtype, 11) * 24);
     check_kernel(&test);
 }
 

@@ -14,7 +14,7 @@
 
 #include "qdr_test.h"
 
-enum { LAYERS = 6, CONTEXT = 128, BATCH = 16, MOST_PADDING = 8 * QDRI_BUFFER_ALIGN };
+enum { LAYERS = 6, CONTEXT = 128, BATCH = 16, MOST_PADDING = 12 * QDRI_BUFFER_ALIGN };
 
 /* Shares of what is allocated. */
 static double worst_activations, worst_workspace;

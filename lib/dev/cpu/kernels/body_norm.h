@@ -1,20 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm over columns that may be split over ranks. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
+/* Norms over columns that may be split over ranks. x̂ = (x - mean)·rstd, dŷ = dy·gamma; of an RMS norm the mean is 0. */
+
+/* A row's mean and 1/sigma. */
+typedef struct norm_row {
+    real mean, rstd;
+} norm_row;
+
+static inline norm_row norm_row_of(const qdri_kernel *kernel, int64_t r)
+{
+    const real *stats = kernel->u.norm.stats;
+    if (kernel->u.norm.is_rms) return (norm_row){0, stats[r]};
+    return (norm_row){stats[2 * r], stats[2 * r + 1]};
+}
+
+/* What is added to a stored gamma: -0 changes no number. */
+static inline real norm_shift(const qdri_kernel *kernel) { return kernel->u.norm.one_plus ? (real)1 : -(real)0; }
 
 static void norm_moments(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.norm.n_cols;
+    const int is_rms = kernel->u.norm.is_rms;
     const elem *x = kernel->u.norm.x;
     real *moments = kernel->u.norm.work;
-    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, moments += 3) {
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += kernel->u.norm.stride, moments += is_rms ? 1 : 3) {
         real sum = 0, m2 = 0;
-        SIMD_SUM(sum)
-        for (int64_t c = 0; c < n; c++) sum += get(x[c]);
+        if (!is_rms) {
+            SIMD_SUM(sum)
+            for (int64_t c = 0; c < n; c++) sum += get(x[c]);
+        }
         const real mean = n > 0 ? sum / (real)n : 0;
         SIMD_SUM(m2)
         for (int64_t c = 0; c < n; c++) {
             const real d = get(x[c]) - mean;
             m2 += d * d;
+        }
+        if (is_rms) {
+            moments[0] = m2 / (real)kernel->u.norm.n_features;
+            continue;
         }
         moments[0] = (real)n;
         moments[1] = mean;
@@ -22,88 +44,106 @@ static void norm_moments(const qdri_kernel *kernel)
     }
 }
 
+static inline real norm_inverse(double variance, double epsilon) { return (real)(1 / sqrt(variance + epsilon)); }
+
 /* Merges the moments of each row, in the order of the parts. */
 static void norm_merge(const qdri_kernel *kernel)
 {
     const int64_t n_rows = kernel->u.norm.n_rows;
+    const double epsilon = kernel->u.norm.epsilon;
+    const real *work = kernel->u.norm.work;
     real *stats = kernel->u.norm.stats;
+    if (kernel->u.norm.is_rms) {
+        for (int64_t r = 0; r < n_rows; r++) stats[r] = norm_inverse((double)work[r], epsilon);
+        return;
+    }
     for (int64_t r = 0; r < n_rows; r++, stats += 2) {
-        const real *part = (const real *)kernel->u.norm.work + 3 * r;
+        const real *part = work + 3 * r;
         qdri_moments all = {0, 0, 0};
         for (int i = 0; i < kernel->u.norm.n_parts; i++, part += 3 * n_rows)
             qdri_moments_add(&all, (qdri_moments){(double)part[0], (double)part[1], (double)part[2]});
         stats[0] = (real)all.mean;
-        stats[1] = (real)(1 / sqrt((all.n > 0 ? all.m2 / all.n : 0) + kernel->u.norm.epsilon));
+        stats[1] = norm_inverse(all.n > 0 ? all.m2 / all.n : 0, epsilon);
     }
 }
 
 static void norm_apply(const qdri_kernel *kernel)
 {
-    const int64_t n = kernel->u.norm.n_cols;
+    const int64_t n = kernel->u.norm.n_cols, stride = kernel->u.norm.stride;
+    const real shift = norm_shift(kernel);
     const elem *x = kernel->u.norm.x;
     const elem *gamma = kernel->u.norm.gamma;
     const elem *beta = kernel->u.norm.beta;
-    const real *stats = kernel->u.norm.stats;
     elem *y = kernel->u.norm.y;
-    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, y += n, stats += 2) {
-        const real mean = stats[0];
-        const real rstd = stats[1];
-        SIMD for (int64_t c = 0; c < n; c++) { y[c] = put((get(x[c]) - mean) * rstd * get(gamma[c]) + get(beta[c])); }
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += stride, y += stride) {
+        const norm_row row = norm_row_of(kernel, r);
+        if (beta) {
+            SIMD for (int64_t c = 0; c < n; c++)
+            {
+                y[c] = put((get(x[c]) - row.mean) * row.rstd * (get(gamma[c]) + shift) + get(beta[c]));
+            }
+        } else {
+            SIMD for (int64_t c = 0; c < n; c++)
+            {
+                y[c] = put((get(x[c]) - row.mean) * row.rstd * (get(gamma[c]) + shift));
+            }
+        }
     }
 }
 
 static void norm_sums(const qdri_kernel *kernel)
 {
-    const int64_t n = kernel->u.norm.n_cols;
+    const int64_t n = kernel->u.norm.n_cols, stride = kernel->u.norm.stride;
+    const real shift = norm_shift(kernel);
     const elem *x = kernel->u.norm.x;
     const elem *dy = kernel->u.norm.dy;
     const elem *gamma = kernel->u.norm.gamma;
-    const real *stats = kernel->u.norm.stats;
     real *dgamma = kernel->u.norm.dgamma;
     real *dbeta = kernel->u.norm.dbeta;
     real *sums = kernel->u.norm.work;
     if (dgamma && !kernel->accumulate) memset(dgamma, 0, (size_t)n * sizeof(real));
     if (dbeta && !kernel->accumulate) memset(dbeta, 0, (size_t)n * sizeof(real));
-    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, stats += 2, sums += 2) {
-        const real mean = stats[0];
-        const real rstd = stats[1];
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += stride, dy += stride) {
+        const norm_row row = norm_row_of(kernel, r);
         real sum = 0, dot = 0;
         SIMD_SUM(sum, dot)
         for (int64_t c = 0; c < n; c++) {
-            const real d = get(dy[c]) * get(gamma[c]);
+            const real d = get(dy[c]) * (get(gamma[c]) + shift);
             sum += d;
-            dot += d * ((get(x[c]) - mean) * rstd);
+            dot += d * ((get(x[c]) - row.mean) * row.rstd);
         }
-        sums[0] = sum;
-        sums[1] = dot;
+        if (!kernel->u.norm.is_rms) *sums++ = sum;
+        *sums++ = dot;
         if (dgamma) {
-            SIMD for (int64_t c = 0; c < n; c++) dgamma[c] += get(dy[c]) * ((get(x[c]) - mean) * rstd);
+            SIMD for (int64_t c = 0; c < n; c++) dgamma[c] += get(dy[c]) * ((get(x[c]) - row.mean) * row.rstd);
         }
         if (dbeta) row_sum(n, dbeta, dy);
     }
 }
 
-/* dx = rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
+/* dx = rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N), of an RMS norm without Σdŷ */
 static void norm_backward(const qdri_kernel *kernel)
 {
-    const int64_t n = kernel->u.norm.n_cols;
-    const real n_features = (real)kernel->u.norm.n_features;
+    const int64_t n = kernel->u.norm.n_cols, stride = kernel->u.norm.stride;
+    const int is_rms = kernel->u.norm.is_rms;
+    const real n_features = (real)kernel->u.norm.n_features, shift = norm_shift(kernel);
     const elem *x = kernel->u.norm.x, *dy = kernel->u.norm.dy, *gamma = kernel->u.norm.gamma;
-    const real *stats = kernel->u.norm.stats, *sums = kernel->u.norm.work;
+    const real *sums = kernel->u.norm.work;
     elem *dx = kernel->u.norm.dx;
-    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += n, dy += n, dx += n, stats += 2, sums += 2) {
-        const real mean = stats[0], rstd = stats[1], offset = sums[0] / n_features, slope = sums[1] / n_features;
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += stride, dy += stride, dx += stride) {
+        const norm_row row = norm_row_of(kernel, r);
+        const real offset = is_rms ? 0 : *sums++ / n_features, slope = *sums++ / n_features;
         if (kernel->accumulate) {
             SIMD for (int64_t c = 0; c < n; c++)
             {
-                const real xhat = (get(x[c]) - mean) * rstd;
-                dx[c] = put(get(dx[c]) + rstd * (get(dy[c]) * get(gamma[c]) - offset - xhat * slope));
+                const real xhat = (get(x[c]) - row.mean) * row.rstd, d = get(dy[c]) * (get(gamma[c]) + shift);
+                dx[c] = put(get(dx[c]) + row.rstd * (d - offset - xhat * slope));
             }
         } else {
             SIMD for (int64_t c = 0; c < n; c++)
             {
-                const real xhat = (get(x[c]) - mean) * rstd;
-                dx[c] = put(rstd * (get(dy[c]) * get(gamma[c]) - offset - xhat * slope));
+                const real xhat = (get(x[c]) - row.mean) * row.rstd, d = get(dy[c]) * (get(gamma[c]) + shift);
+                dx[c] = put(row.rstd * (d - offset - xhat * slope));
             }
         }
     }

@@ -1,34 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm over columns that may be split over ranks. x̂ = (x - mean)·rstd, dŷ = dy·gamma. */
+/* Norms over columns that may be split over ranks. x̂ = (x - mean)·rstd, dŷ = dy·gamma; of an RMS norm the mean is 0. */
 #include "dev/cuda/kernels/rows.cuh"
 #include "dev/moments.h"
 
 namespace
 {
+/* The matrix that is normed. What is stored of its rows are mean and 1/sigma, of an RMS norm 1/rms alone. */
+template <typename R> struct norm_shape {
+    int64_t n_rows, n_cols, stride;
+    R n_features, shift; /* shift: added to a stored gamma; -0 changes no number */
+    bool is_rms;
+    __device__ R mean(const R *stats, int64_t row) const { return is_rms ? (R)0 : stats[2 * row]; }
+    __device__ R rstd(const R *stats, int64_t row) const { return stats[is_rms ? row : 2 * row + 1]; }
+};
+
+template <typename T> norm_shape<real_of<T>> shape_of(const qdri_kernel *kernel)
+{
+    typedef real_of<T> R;
+    const auto &norm = kernel->u.norm;
+    return {norm.n_rows, norm.n_cols, norm.stride, (R)norm.n_features, norm.one_plus ? (R)1 : -(R)0, norm.is_rms != 0};
+}
+
+/* Whether rows of packs of V elements are aligned. */
+template <int V, typename... T> bool has_packs(const qdri_kernel *kernel, const T *...data)
+{
+    return is_wide<V>(data...) && kernel->u.norm.n_cols % V == 0 && kernel->u.norm.stride % V == 0;
+}
+
 /* As many of a row's packs as possible are kept in registers for the second pass. */
 template <typename T, bool WIDE>
-__global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of<T> *moments)
+__global__ void norm_moments(norm_shape<real_of<T>> shape, const T *x, real_of<T> *moments)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
-    const int64_t row = row_number();
-    const int64_t n = row < n_rows ? n_cols : 0;
+    const int64_t row = row_number(), n_rows = shape.n_rows;
+    const int64_t n = row < n_rows ? shape.n_cols : 0;
     const int64_t first = (int64_t)threadIdx.x * V, step = (int64_t)blockDim.x * V;
-    const T *mine = x + (row < n_rows ? row * n_cols : 0);
+    const T *mine = x + (row < n_rows ? row * shape.stride : 0);
     pack<T, V> kept[packs_kept];
     R sum = 0, m2 = 0;
 #pragma unroll
     for (int i = 0; i < packs_kept; i++) kept[i] = load_row<WIDE, V>(mine, first + i * step, n);
+    if (!shape.is_rms) {
 #pragma unroll
-    for (int i = 0; i < packs_kept; i++)
+        for (int i = 0; i < packs_kept; i++)
 #pragma unroll
-        for (int k = 0; k < V; k++) sum += get(kept[i].at[k]);
-    for (int64_t at = first + packs_kept * step; at < n; at += step) {
-        const pack<T, V> more = load_row<WIDE, V>(mine, at, n);
+            for (int k = 0; k < V; k++) sum += get(kept[i].at[k]);
+        for (int64_t at = first + packs_kept * step; at < n; at += step) {
+            const pack<T, V> more = load_row<WIDE, V>(mine, at, n);
 #pragma unroll
-        for (int k = 0; k < V; k++) sum += get(more.at[k]);
+            for (int k = 0; k < V; k++) sum += get(more.at[k]);
+        }
+        sum = row_total<plus>(sum);
     }
-    const R mean = row_total<plus>(sum) / (R)(n > 0 ? n : 1);
+    const R mean = sum / (R)(n > 0 ? n : 1);
     const auto add_square = [&](const pack<T, V> &values, int64_t at) {
 #pragma unroll
         for (int k = 0; k < V; k++) {
@@ -41,48 +66,63 @@ __global__ void norm_moments(int64_t n_rows, int64_t n_cols, const T *x, real_of
     for (int64_t at = first + packs_kept * step; at < n; at += step) add_square(load_row<WIDE, V>(mine, at, n), at);
     m2 = row_total<plus>(m2);
     if (threadIdx.x > 0 || row >= n_rows) return;
+    if (shape.is_rms) {
+        moments[row] = m2 / shape.n_features;
+        return;
+    }
     moments[3 * row] = (R)n;
     moments[3 * row + 1] = mean;
     moments[3 * row + 2] = m2;
 }
 
+template <typename R> __device__ inline R inverse(double variance, double epsilon)
+{
+    return (R)(1 / sqrt(variance + epsilon));
+}
+
 /* Merges the moments of one row, in the order of the parts. */
-template <typename R> __global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, const R *parts, R *stats)
+template <typename R>
+__global__ void norm_merge(int64_t n_rows, int n_parts, double epsilon, bool is_rms, const R *parts, R *stats)
 {
     const int64_t row = thread_number();
     qdri_moments all = {0, 0, 0};
     if (row >= n_rows) return;
+    if (is_rms) {
+        stats[row] = inverse<R>((double)parts[row], epsilon);
+        return;
+    }
     for (int i = 0; i < n_parts; i++) {
         const R *part = parts + 3 * (i * n_rows + row);
         qdri_moments_add(&all, {(double)part[0], (double)part[1], (double)part[2]});
     }
     stats[2 * row] = (R)all.mean;
-    stats[2 * row + 1] = (R)(1 / sqrt((all.n > 0 ? all.m2 / all.n : 0) + epsilon));
+    stats[2 * row + 1] = inverse<R>(all.n > 0 ? all.m2 / all.n : 0, epsilon);
 }
 
 template <typename T, bool WIDE>
-__global__ void norm_apply(int64_t n_rows, int64_t n_cols, const T *x, const T *gamma, const T *beta,
+__global__ void norm_apply(norm_shape<real_of<T>> shape, const T *x, const T *gamma, const T *beta,
                            const real_of<T> *stats, T *y)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
+    const int64_t n_rows = shape.n_rows, n_cols = shape.n_cols;
     const cell at = find_cell(n_cols, V, true);
     if (at.col >= n_cols) return;
     const pack<T, V> factor = load_row<WIDE, V>(gamma, at.col, n_cols);
-    const pack<T, V> shift = load_row<WIDE, V>(beta, at.col, n_cols);
+    const pack<T, V> added = load_row<WIDE, V>(beta, at.col, beta ? n_cols : 0);
     pack<T, V> values[rows_each];
     R means[rows_each], rstds[rows_each];
     for_rows(at, n_rows, [&](int i, int64_t row) {
-        values[i] = load_row<WIDE, V>(x + row * n_cols, at.col, n_cols);
-        means[i] = stats[2 * row];
-        rstds[i] = stats[2 * row + 1];
+        values[i] = load_row<WIDE, V>(x + row * shape.stride, at.col, n_cols);
+        means[i] = shape.mean(stats, row);
+        rstds[i] = shape.rstd(stats, row);
     });
     for_rows(at, n_rows, [&](int i, int64_t row) {
 #pragma unroll
         for (int k = 0; k < V; k++)
-            values[i].at[k] = put<T>((get(values[i].at[k]) - means[i]) * rstds[i] * get(factor.at[k]) +
-                                     get(shift.at[k]));
-        store_row<WIDE, V>(y + row * n_cols, at.col, n_cols, values[i]);
+            values[i].at[k] = put<T>((get(values[i].at[k]) - means[i]) * rstds[i] * (get(factor.at[k]) + shape.shift) +
+                                     get(added.at[k]));
+        store_row<WIDE, V>(y + row * shape.stride, at.col, n_cols, values[i]);
     });
 }
 
@@ -96,43 +136,46 @@ template <typename R> struct row_facts {
 /* dx = or += rstd·(dŷ - Σdŷ/N - x̂·Σ(dŷ·x̂)/N) */
 template <typename T, bool WIDE, bool ADDS>
 __global__ void __launch_bounds__(block_threads, 3)
-    norm_backward(int64_t n_rows, int64_t n_cols, real_of<T> n_features, const T *x, const T *dy, const T *gamma,
-                  const real_of<T> *stats, const real_of<T> *sums, T *dx)
+    norm_backward(norm_shape<real_of<T>> shape, const T *x, const T *dy, const T *gamma, const real_of<T> *stats,
+                  const real_of<T> *sums, T *dx)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
+    const int64_t n_rows = shape.n_rows, n_cols = shape.n_cols;
     const cell at = find_cell<backward_rows>(n_cols, V, true);
     if (at.col >= n_cols) return;
     const pack<T, V> factor = load_row<WIDE, V>(gamma, at.col, n_cols);
     pack<T, V> values[backward_rows], slopes[backward_rows], old[backward_rows];
     row_facts<R> facts[backward_rows];
     for_rows<backward_rows>(at, n_rows, [&](int i, int64_t row) {
-        values[i] = load_row<WIDE, V>(x + row * n_cols, at.col, n_cols);
-        slopes[i] = load_row<WIDE, V>(dy + row * n_cols, at.col, n_cols);
-        if (ADDS) old[i] = load_row<WIDE, V>(dx + row * n_cols, at.col, n_cols);
-        facts[i] = {stats[2 * row], stats[2 * row + 1], sums[2 * row], sums[2 * row + 1]};
+        const int64_t begin = row * shape.stride;
+        values[i] = load_row<WIDE, V>(x + begin, at.col, n_cols);
+        slopes[i] = load_row<WIDE, V>(dy + begin, at.col, n_cols);
+        if (ADDS) old[i] = load_row<WIDE, V>(dx + begin, at.col, n_cols);
+        facts[i] = {shape.mean(stats, row), shape.rstd(stats, row), shape.is_rms ? (R)0 : sums[2 * row],
+                    sums[shape.is_rms ? row : 2 * row + 1]};
     });
     for_rows<backward_rows>(at, n_rows, [&](int i, int64_t row) {
-        const R offset = facts[i].sum / n_features, slope = facts[i].dot / n_features;
+        const R offset = facts[i].sum / shape.n_features, slope = facts[i].dot / shape.n_features;
 #pragma unroll
         for (int k = 0; k < V; k++) {
             const R xhat = (get(values[i].at[k]) - facts[i].mean) * facts[i].rstd;
-            const R d = facts[i].rstd * (get(slopes[i].at[k]) * get(factor.at[k]) - offset - xhat * slope);
-            values[i].at[k] = put<T>(ADDS ? get(old[i].at[k]) + d : d);
+            const R d = get(slopes[i].at[k]) * (get(factor.at[k]) + shape.shift);
+            const R change = facts[i].rstd * (d - offset - xhat * slope);
+            values[i].at[k] = put<T>(ADDS ? get(old[i].at[k]) + change : change);
         }
-        store_row<WIDE, V>(dx + row * n_cols, at.col, n_cols, values[i]);
+        store_row<WIDE, V>(dx + row * shape.stride, at.col, n_cols, values[i]);
     });
 }
 
 template <typename T> cudaError_t launch_moments(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x;
-    const grid_plan plan = plan_rows(n_rows, n_cols, V);
-    const bool wide = is_wide<V>(x) && n_cols % V == 0;
-    return launch(target, plan.grid, plan.block, 0, wide ? norm_moments<T, true> : norm_moments<T, false>, n_rows,
-                  n_cols, x, (real_of<T> *)kernel->u.norm.work);
+    const grid_plan plan = plan_rows(kernel->u.norm.n_rows, kernel->u.norm.n_cols, V);
+    return launch(target, plan.grid, plan.block, 0,
+                  has_packs<V>(kernel, x) ? norm_moments<T, true> : norm_moments<T, false>, shape_of<T>(kernel), x,
+                  (real_of<T> *)kernel->u.norm.work);
 }
 
 template <typename T> cudaError_t launch_merge(const qdri_kernel *kernel, const qdri_cuda_target *target)
@@ -140,50 +183,47 @@ template <typename T> cudaError_t launch_merge(const qdri_kernel *kernel, const 
     typedef real_of<T> R;
     const int64_t n_rows = kernel->u.norm.n_rows;
     return launch_each(target, n_rows, norm_merge<R>, n_rows, kernel->u.norm.n_parts, kernel->u.norm.epsilon,
-                       (const R *)kernel->u.norm.work, (R *)kernel->u.norm.stats);
+                       kernel->u.norm.is_rms != 0, (const R *)kernel->u.norm.work, (R *)kernel->u.norm.stats);
 }
 
 template <typename T> cudaError_t launch_apply(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x;
     const T *gamma = (const T *)kernel->u.norm.gamma, *beta = (const T *)kernel->u.norm.beta;
     T *y = (T *)kernel->u.norm.y;
-    const grid_plan plan = plan_cells(n_rows, n_cols, V);
-    const bool wide = is_wide<V>(x, gamma, beta, y) && n_cols % V == 0;
-    return launch(target, plan.grid, plan.block, 0, wide ? norm_apply<T, true> : norm_apply<T, false>, n_rows, n_cols,
-                  x, gamma, beta, (const real_of<T> *)kernel->u.norm.stats, y);
+    const grid_plan plan = plan_cells(kernel->u.norm.n_rows, kernel->u.norm.n_cols, V);
+    const bool wide = has_packs<V>(kernel, x, gamma, beta, y);
+    return launch(target, plan.grid, plan.block, 0, wide ? norm_apply<T, true> : norm_apply<T, false>,
+                  shape_of<T>(kernel), x, gamma, beta, (const real_of<T> *)kernel->u.norm.stats, y);
 }
 
 template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
-    typedef real_of<T> R;
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const T *gamma = (const T *)kernel->u.norm.gamma;
     T *dx = (T *)kernel->u.norm.dx;
-    const grid_plan plan = plan_cells<backward_rows>(n_rows, n_cols, V);
-    const bool wide = is_wide<V>(x, dy, gamma, dx) && n_cols % V == 0;
+    const grid_plan plan = plan_cells<backward_rows>(kernel->u.norm.n_rows, kernel->u.norm.n_cols, V);
+    const bool wide = has_packs<V>(kernel, x, dy, gamma, dx);
     const auto run = kernel->accumulate ? (wide ? norm_backward<T, true, true> : norm_backward<T, false, true>)
                                         : (wide ? norm_backward<T, true, false> : norm_backward<T, false, false>);
-    return launch(target, plan.grid, plan.block, 0, run, n_rows, n_cols, (R)kernel->u.norm.n_features, x, dy, gamma,
-                  (const R *)kernel->u.norm.stats, (const R *)kernel->u.norm.work, dx);
+    return launch(target, plan.grid, plan.block, 0, run, shape_of<T>(kernel), x, dy, gamma,
+                  (const real_of<T> *)kernel->u.norm.stats, (const real_of<T> *)kernel->u.norm.work, dx);
 }
 
 /* ---- sums for gradients: Σ dŷ and Σ dŷ·x̂ of each row, Σ dy·x̂ and Σ dy of each column ---- */
 
 template <typename T>
-__global__ void row_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma,
-                         const real_of<T> *stats, real_of<T> *sums, bool wide)
+__global__ void row_sums(norm_shape<real_of<T>> shape, const T *x, const T *dy, const T *gamma, const real_of<T> *stats,
+                         real_of<T> *sums, bool wide)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
-    const int64_t row = row_number();
-    const int64_t n = row < n_rows ? n_cols : 0;
-    const int64_t begin = row < n_rows ? row * n_cols : 0;
-    const R mean = n > 0 ? stats[2 * row] : 0, rstd = n > 0 ? stats[2 * row + 1] : 0;
+    const int64_t row = row_number(), n_rows = shape.n_rows;
+    const int64_t n = row < n_rows ? shape.n_cols : 0;
+    const int64_t begin = row < n_rows ? row * shape.stride : 0;
+    const R mean = n > 0 ? shape.mean(stats, row) : 0, rstd = n > 0 ? shape.rstd(stats, row) : 0;
     R sum = 0, dot = 0;
 #pragma unroll 2
     for (int64_t at = (int64_t)threadIdx.x * V; at < n; at += (int64_t)blockDim.x * V) {
@@ -192,7 +232,7 @@ __global__ void row_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy
         const pack<T, V> factor = load<V>(gamma, at, n, wide);
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            const R d = get(slopes.at[k]) * get(factor.at[k]);
+            const R d = get(slopes.at[k]) * (get(factor.at[k]) + shape.shift);
             sum += d;
             if (at + k < n) dot += d * ((get(values.at[k]) - mean) * rstd);
         }
@@ -200,18 +240,19 @@ __global__ void row_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy
     sum = row_total<plus>(sum);
     dot = row_total<plus>(dot);
     if (threadIdx.x > 0 || row >= n_rows) return;
-    sums[2 * row] = sum;
-    sums[2 * row + 1] = dot;
+    if (!shape.is_rms) sums[2 * row] = sum;
+    sums[shape.is_rms ? row : 2 * row + 1] = dot;
 }
 
 /* A part's sums: dgamma[part, c] and dbeta[part, c], either of which may be NULL. */
 template <typename T>
-__global__ void parameter_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const real_of<T> *stats,
+__global__ void parameter_sums(norm_shape<real_of<T>> shape, const T *x, const T *dy, const real_of<T> *stats,
                                unsigned n_chunks, int64_t rows_per_part, real_of<T> *dgamma, real_of<T> *dbeta,
                                bool accumulate, bool wide)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
+    const int64_t n_rows = shape.n_rows, n_cols = shape.n_cols;
     const int64_t part = blockIdx.x / n_chunks;
     const int64_t col = ((int64_t)(blockIdx.x % n_chunks) * blockDim.x + threadIdx.x) * V;
     const int64_t end = part * rows_per_part + rows_per_part;
@@ -220,9 +261,9 @@ __global__ void parameter_sums(int64_t n_rows, int64_t n_cols, const T *x, const
     if (col < n_cols) {
 #pragma unroll 4
         for (int64_t r = part * rows_per_part + threadIdx.y; r < n; r += blockDim.y) {
-            const pack<T, V> values = load<V>(x + r * n_cols, col, n_cols, wide);
-            const pack<T, V> slopes = load<V>(dy + r * n_cols, col, n_cols, wide);
-            const R mean = stats[2 * r], rstd = stats[2 * r + 1];
+            const pack<T, V> values = load<V>(x + r * shape.stride, col, n_cols, wide);
+            const pack<T, V> slopes = load<V>(dy + r * shape.stride, col, n_cols, wide);
+            const R mean = shape.mean(stats, r), rstd = shape.rstd(stats, r);
 #pragma unroll
             for (int k = 0; k < V; k++) {
                 const R d = get(slopes.at[k]);
@@ -266,18 +307,18 @@ template <typename T, int ROWS> struct some_rows {
 };
 
 template <bool WIDE, typename T, int ROWS>
-__device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols,
+__device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t col, const norm_shape<real_of<T>> &shape,
                                  const T *x, const T *dy, const real_of<T> *stats)
 {
     constexpr int V = pack_width<T>;
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
-        const bool is_there = row + i < n_rows;
-        const int64_t n = is_there ? n_cols : 0, at = is_there ? (row + i) * n_cols : 0;
+        const bool is_there = row + i < shape.n_rows;
+        const int64_t n = is_there ? shape.n_cols : 0, at = is_there ? (row + i) * shape.stride : 0;
         to.values[i] = load_row<WIDE, V>(x + at, col, n);
         to.slopes[i] = load_row<WIDE, V>(dy + at, col, n);
-        to.means[i] = is_there ? stats[2 * (row + i)] : 0;
-        to.rstds[i] = is_there ? stats[2 * (row + i) + 1] : 0;
+        to.means[i] = is_there ? shape.mean(stats, row + i) : 0;
+        to.rstds[i] = is_there ? shape.rstd(stats, row + i) : 0;
     }
 }
 
@@ -285,11 +326,12 @@ __device__ inline void load_some(some_rows<T, ROWS> &to, int64_t row, int64_t co
  * column sums are its part. dgamma and dbeta may be NULL. */
 template <typename T, int MOST_THREADS, bool WIDE>
 __global__ void __launch_bounds__(MOST_THREADS)
-    fused_sums(int64_t n_rows, int64_t n_cols, const T *x, const T *dy, const T *gamma, const real_of<T> *stats,
+    fused_sums(norm_shape<real_of<T>> shape, const T *x, const T *dy, const T *gamma, const real_of<T> *stats,
                real_of<T> *sums, real_of<T> *dgamma, real_of<T> *dbeta, bool accumulate)
 {
     constexpr int V = pack_width<T>, ROWS = rows_at_once<MOST_THREADS>;
     typedef real_of<T> R;
+    const int64_t n_rows = shape.n_rows, n_cols = shape.n_cols;
     __shared__ warp_sums<R, ROWS> shared;
     const int64_t col = (int64_t)threadIdx.x * V, part = blockIdx.x;
     const int warp = (int)(threadIdx.y * blockDim.x + threadIdx.x) / 32;
@@ -300,15 +342,15 @@ __global__ void __launch_bounds__(MOST_THREADS)
     some_rows<T, ROWS> now, next;
     int64_t row = (part * blockDim.y + threadIdx.y) * ROWS;
     int set = 0;
-    load_some<WIDE>(now, row, col, n_rows, n_cols, x, dy, stats);
+    load_some<WIDE>(now, row, col, shape, x, dy, stats);
     for (int64_t row0 = part * blockDim.y * ROWS; row0 < n_rows; row0 += step, row += step) {
-        load_some<WIDE>(next, row + step, col, n_rows, n_cols, x, dy, stats);
+        load_some<WIDE>(next, row + step, col, shape, x, dy, stats);
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             R sum = 0, dot = 0;
 #pragma unroll
             for (int k = 0; k < V; k++) {
-                const R slope = get(now.slopes[i].at[k]), d = slope * get(factor.at[k]);
+                const R slope = get(now.slopes[i].at[k]), d = slope * (get(factor.at[k]) + shape.shift);
                 const R xhat = (get(now.values[i].at[k]) - now.means[i]) * now.rstds[i];
                 sum += d;
                 dot += d * xhat;
@@ -324,7 +366,8 @@ __global__ void __launch_bounds__(MOST_THREADS)
         }
         __syncthreads();
         const int i = (int)threadIdx.x / 2, which = (int)threadIdx.x % 2;
-        if (i < ROWS && row + i < n_rows) sums[2 * (row + i) + which] = add_warps(shared, set, i, which, first);
+        const bool is_kept = i < ROWS && row + i < n_rows && (which == 1 || !shape.is_rms);
+        if (is_kept) sums[shape.is_rms ? row + i : 2 * (row + i) + which] = add_warps(shared, set, i, which, first);
         now = next;
         set ^= 1;
     }
@@ -349,14 +392,12 @@ __global__ void add_parts(int64_t n_parts, int64_t n_cols, const R *dgammas, con
 template <typename T> cudaError_t launch_row_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
-    typedef real_of<T> R;
-    const int64_t n_rows = kernel->u.norm.n_rows, n_cols = kernel->u.norm.n_cols;
     const T *x = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const T *gamma = (const T *)kernel->u.norm.gamma;
-    const grid_plan plan = plan_rows(n_rows, n_cols, V);
-    return launch(target, plan.grid, plan.block, 0, row_sums<T>, n_rows, n_cols, x, dy, gamma,
-                  (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work,
-                  is_wide<V>(x, dy, gamma) && n_cols % V == 0);
+    const grid_plan plan = plan_rows(kernel->u.norm.n_rows, kernel->u.norm.n_cols, V);
+    return launch(target, plan.grid, plan.block, 0, row_sums<T>, shape_of<T>(kernel), x, dy, gamma,
+                  (const real_of<T> *)kernel->u.norm.stats, (real_of<T> *)kernel->u.norm.work,
+                  has_packs<V>(kernel, x, dy, gamma));
 }
 
 /* dgamma and dbeta: where a kernel writes the sums of its parts, and their destinations. */
@@ -397,9 +438,9 @@ template <typename T> cudaError_t launch_parameter_sums(const qdri_kernel *kerne
     const T *x = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const column_plan plan = plan_columns(n_rows, n_cols, V, sizeof(R), 2, target->n_sms);
     const column_results<R> to = results_of<R>(kernel, target, plan.n_parts);
-    LAUNCH_TRY(launch(target, plan.grid(), plan.block, 0, parameter_sums<T>, n_rows, n_cols, x, dy,
+    LAUNCH_TRY(launch(target, plan.grid(), plan.block, 0, parameter_sums<T>, shape_of<T>(kernel), x, dy,
                       (const R *)kernel->u.norm.stats, plan.n_chunks, plan.rows_per_part, to.parts[0], to.parts[1],
-                      to.accumulates_at_once(), is_wide<V>(x, dy) && n_cols % V == 0));
+                      to.accumulates_at_once(), has_packs<V>(kernel, x, dy)));
     return launch_totals(target, to);
 }
 
@@ -416,11 +457,11 @@ cudaError_t launch_fused_sums(const qdri_kernel *kernel, const qdri_cuda_target 
     const column_results<R> to = results_of<R>(kernel, target, most(1, least(room, wanted)));
     const T *in = (const T *)kernel->u.norm.x, *dy = (const T *)kernel->u.norm.dy;
     const T *gamma = (const T *)kernel->u.norm.gamma;
-    const bool wide = is_wide<V>(in, dy, gamma) && n_cols % V == 0;
+    const bool wide = has_packs<V>(kernel, in, dy, gamma);
     LAUNCH_TRY(launch(target, dim3((unsigned)to.n_parts), dim3((unsigned)x, (unsigned)y), 0,
-                      wide ? fused_sums<T, MOST_THREADS, true> : fused_sums<T, MOST_THREADS, false>, n_rows, n_cols, in,
-                      dy, gamma, (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work, to.parts[0], to.parts[1],
-                      to.accumulates_at_once()));
+                      wide ? fused_sums<T, MOST_THREADS, true> : fused_sums<T, MOST_THREADS, false>,
+                      shape_of<T>(kernel), in, dy, gamma, (const R *)kernel->u.norm.stats, (R *)kernel->u.norm.work,
+                      to.parts[0], to.parts[1], to.accumulates_at_once()));
     return launch_totals(target, to);
 }
 
