@@ -220,15 +220,20 @@ typedef struct qdr_attention_desc {
     const char *name;
     int64_t head_size; /**< columns of a head */
     int64_t context; /**< rows of a sequence; divides row_unit */
+    double scale; /**< of scores; 0: 1/sqrt(head_size) */
+    double cap; /**< scores become cap·tanh(score/cap); 0: they do not */
+    int64_t window; /**< a row sees itself and the window - 1 rows before it; 0: all rows before it */
 } qdr_attention_desc;
-/** Causal attention. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
+/** Causal attention: each row is the mean of the values that it sees, weighted by the softmax of its scores
+ * scale·(query · key). `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
  * equally wide or r times as wide (grouped queries: query heads 0 … r-1 read key head 0, and so on). With q in units of
  * head_size·r each rank has the key heads that its queries need; if the axis has more ranks than there are key heads,
  * the remaining ranks idle. With q in units of head_size all ranks get query heads; if these need key heads of other
  * ranks, all keys and values are gathered over the axis, and their gradients summed over it. The next layer reads the
  * output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
- *                         rows in units that are not whole contexts; the stack is unchanged */
+ *                         rows in units that are not whole contexts; the stack is unchanged
+ *  @retval QDR_ERR_ARGUMENT  a scale, cap or window that is negative, infinite or NaN; the same */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in,
                                                          qdr_edge *out);
 /** out = gelu(in), the tanh form: 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))). */

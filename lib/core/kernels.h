@@ -106,6 +106,8 @@ typedef struct qdri_kernel {
         } norm;
         struct {
             int64_t n_rows, context, n_heads, n_kv_heads, head_size;
+            int64_t window; /* a row sees itself and the window - 1 rows before it; 1 to context */
+            double scale, cap; /* scores are scale·q·k, or cap·tanh(scale·q·k / cap); cap 0: none */
             const void *qkv, *y, *dy;
             void *out, *saved, *work; /* out: y or dqkv */
         } attention;

@@ -194,12 +194,13 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
     return at_most(n, is_rms ? 1 : operand->times);
 }
 
-/* On a CPU: blocks of scores, and panels of one head; on a GPU: a sum for each row and head. */
+/* On a CPU: blocks of scores, panels of one head, and slopes of capped scores; on a GPU: a sum for each row and head. */
 size_t qdri_attention_work_bytes(const qdri_kernel *kernel)
 {
     const size_t context = (size_t)kernel->u.attention.context, size = (size_t)kernel->u.attention.head_size;
     const size_t n_panels = qdri_is_narrow(kernel->dtype) ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
-    const size_t n_elems = context * ((size_t)2 * QDRI_ATTENTION_BLOCK + n_panels * size);
+    const size_t n_blocks = kernel->u.attention.cap > 0 ? 3 : 2;
+    const size_t n_elems = context * (n_blocks * QDRI_ATTENTION_BLOCK + n_panels * size);
     const size_t n_sums = (size_t)kernel->u.attention.n_heads * (size_t)kernel->u.attention.n_rows;
     return qdri_align_bytes((n_sums > n_elems ? n_sums : n_elems) * qdr_dtype_bytes(qdri_sum_type(kernel->dtype)), 64);
 }

@@ -128,6 +128,10 @@ static qdr_status attention_check(const qdri_kernel *kernel)
                         "attention: %" PRId64 " rows, context %" PRId64 ", %" PRId64 " heads over %" PRId64
                         " key heads of size %" PRId64 "; rows must be whole contexts and key heads divide heads",
                         rows, context, heads, kv_heads, kernel->u.attention.head_size);
+    if (kernel->u.attention.window < 1 || kernel->u.attention.window > context)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "attention: a window of %" PRId64 " in a context of %" PRId64 "; use 1 to %" PRId64,
+                        kernel->u.attention.window, context, context);
     QDR_TRY(qdri_mul_elems(heads + 2 * kv_heads, kernel->u.attention.head_size, &width));
     return sizes(kernel, rows, width);
 }

@@ -187,7 +187,8 @@ static void bench_attention(void)
     const size_t width = (size_t)HEADS * HEAD_SIZE;
     qdri_kernel kernel = {.kind = QDRI_K_ATTENTION_FORWARD, .dtype = QDR_F32};
     kernel.u.attention.n_rows = ROWS;
-    kernel.u.attention.context = CONTEXT;
+    kernel.u.attention.context = kernel.u.attention.window = CONTEXT;
+    kernel.u.attention.scale = 0.17677669529663687; /* 1 / sqrt(HEAD_SIZE) */
     kernel.u.attention.n_heads = kernel.u.attention.n_kv_heads = HEADS;
     kernel.u.attention.head_size = HEAD_SIZE;
     kernel.u.attention.qkv = floats(ROWS * width * 3);

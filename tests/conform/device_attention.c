@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Causal attention in every type against a long double reference; the gradient also by finite differences. */
+/* Causal attention of all kinds in every type against a long double reference; the gradient also by finite
+ * differences. */
 #include "device.h"
+
+/* window 0: the context; scale 0: 1/sqrt(head_size). */
+typedef struct shape {
+    int64_t n_sequences, context, n_heads, n_kv_heads, head_size, window;
+    double scale, cap;
+} shape;
 
 typedef struct attention {
     qdri_kernel k;
@@ -9,23 +16,25 @@ typedef struct attention {
     void *work;
 } attention;
 
-static attention attention_make(qdr_dtype dtype, int64_t n_sequences, int64_t context, int64_t n_heads,
-                                int64_t n_kv_heads, int64_t head_size)
+static attention attention_make(qdr_dtype dtype, const shape *s)
 {
     attention a = {.k = {.kind = QDRI_K_ATTENTION_FORWARD, .dtype = dtype}};
-    const int64_t n_rows = n_sequences * context;
-    a.width = (n_heads + 2 * n_kv_heads) * head_size;
-    a.out_width = n_heads * head_size;
+    const int64_t n_rows = s->n_sequences * s->context;
+    a.width = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
+    a.out_width = s->n_heads * s->head_size;
     a.qkv = make_random(dtype, n_rows * a.width, 1.5);
     a.y = make(dtype, n_rows * a.out_width);
     a.dy = make_random(dtype, n_rows * a.out_width, 1);
-    a.saved = make(sum_type(dtype), n_rows * n_heads);
+    a.saved = make(sum_type(dtype), n_rows * s->n_heads);
     a.dqkv = make(dtype, n_rows * a.width);
     a.k.u.attention.n_rows = n_rows;
-    a.k.u.attention.context = context;
-    a.k.u.attention.n_heads = n_heads;
-    a.k.u.attention.n_kv_heads = n_kv_heads;
-    a.k.u.attention.head_size = head_size;
+    a.k.u.attention.context = s->context;
+    a.k.u.attention.n_heads = s->n_heads;
+    a.k.u.attention.n_kv_heads = s->n_kv_heads;
+    a.k.u.attention.head_size = s->head_size;
+    a.k.u.attention.window = s->window ? s->window : s->context;
+    a.k.u.attention.scale = s->scale > 0 ? s->scale : 1 / sqrt((double)s->head_size);
+    a.k.u.attention.cap = s->cap;
     a.k.u.attention.qkv = a.qkv.data;
     a.k.u.attention.y = a.y.data;
     a.k.u.attention.dy = a.dy.data;
@@ -81,8 +90,9 @@ static ref out_gradient(const head *h, int64_t row, int64_t col)
 /* The probabilities of a query row and how far each may be off, relatively: its score by γ(size + 2)·Σ|q·k|·scale, as
  * may those that it is divided by; exp, sum and quotient add their roundings. */
 typedef struct probabilities {
-    ref p[160];
+    ref p[160], slope[160]; /* slope: of the capped score, over that before */
     ref relative, log_sum;
+    int64_t first; /* key that the row sees */
 } probabilities;
 
 /* cuDNN rounds them to the type, and their gradients, and what each query head gives its key head; and takes a row's Σ
@@ -95,23 +105,25 @@ static ref of_narrow_weights(qdr_dtype dtype)
 
 static probabilities probabilities_of(const head *h, int64_t row)
 {
-    const int64_t size = h->a->k.u.attention.head_size;
-    const ref scale = 1 / sqrtl((ref)size);
-    probabilities result;
+    const int64_t size = h->a->k.u.attention.head_size, window = h->a->k.u.attention.window;
+    const ref scale = (ref)h->a->k.u.attention.scale, cap = (ref)h->a->k.u.attention.cap;
+    probabilities result = {.first = row < window ? 0 : row - window + 1};
     ref most_size = 0;
     ref sum = 0;
-    for (int64_t c = 0; c <= row; c++) {
+    for (int64_t c = result.first; c <= row; c++) {
         ref score = 0;
         ref score_size = 0;
         for (int64_t i = 0; i < size; i++) {
             score += scale * in(h, row, h->q + i) * in(h, c, h->k + i);
             score_size += scale * fabsl(in(h, row, h->q + i) * in(h, c, h->k + i));
         }
+        result.slope[c] = cap > 0 ? 1 - powl(tanhl(score / cap), 2) : 1;
+        if (cap > 0) score = cap * tanhl(score / cap);
         result.p[c] = expl(score);
         sum += result.p[c];
         most_size = fmaxl(most_size, score_size);
     }
-    for (int64_t c = 0; c <= row; c++) result.p[c] /= sum;
+    for (int64_t c = result.first; c <= row; c++) result.p[c] /= sum;
     result.log_sum = logl(sum);
     result.relative = 4 * gamma_of(h->a->k.dtype, size + 4) * most_size + gamma_of(h->a->k.dtype, row + 16) +
                       of_narrow_weights(h->a->k.dtype);
@@ -127,8 +139,8 @@ static void check_forward(const head *h)
         for (int64_t i = 0; i < size; i++) {
             ref want = 0;
             ref total = 0;
-            for (int64_t c = 0; c <= r; c++) want += p.p[c] * in(h, c, h->v + i);
-            for (int64_t c = 0; c <= r; c++) total += p.p[c] * fabsl(in(h, c, h->v + i));
+            for (int64_t c = p.first; c <= r; c++) want += p.p[c] * in(h, c, h->v + i);
+            for (int64_t c = p.first; c <= r; c++) total += p.p[c] * fabsl(in(h, c, h->v + i));
             check_near(&h->a->y, (h->row + r) * h->a->out_width + h->o + i, want,
                        total * (p.relative + gamma_of(dtype, r + 2)), "attention");
         }
@@ -151,17 +163,18 @@ static void gradients_add(gradients *g, const head *h, int64_t row, int64_t col,
     g->bound[at] += size;
 }
 
-/* dS = P∘(dP - Σ P∘dP)·scale for one query row; what it adds to dq, dk, dv. */
+/* dS = P∘(dP - Σ P∘dP)·slope·scale for one query row; what it adds to dq, dk, dv. The slope, 1 - tanh², is off by at
+ * most twice as much as score / cap. */
 static void row_gradients(gradients *g, const head *h, int64_t r)
 {
     const int64_t size = h->a->k.u.attention.head_size;
     const qdr_dtype dtype = h->a->k.dtype;
-    const ref scale = 1 / sqrtl((ref)size);
+    const ref scale = (ref)h->a->k.u.attention.scale, cap = (ref)h->a->k.u.attention.cap;
     const probabilities p = probabilities_of(h, r);
-    const ref relative = 2 * p.relative + gamma_of(dtype, size + 2 * r + 12);
+    const ref relative = (cap > 0 ? 2 + 2 / cap : 2) * p.relative + gamma_of(dtype, size + 2 * r + 12);
     const ref sums = gamma_of(dtype, g->context + 4);
     ref dp[160], dp_size[160], dot = 0, dot_size = 0;
-    for (int64_t c = 0; c <= r; c++) {
+    for (int64_t c = p.first; c <= r; c++) {
         dp[c] = dp_size[c] = 0;
         for (int64_t i = 0; i < size; i++) {
             dp[c] += out_gradient(h, r, i) * in(h, c, h->v + i);
@@ -170,8 +183,8 @@ static void row_gradients(gradients *g, const head *h, int64_t r)
         dot += p.p[c] * dp[c];
         dot_size += p.p[c] * dp_size[c];
     }
-    for (int64_t c = 0; c <= r; c++) {
-        const ref ds = p.p[c] * (dp[c] - dot) * scale;
+    for (int64_t c = p.first; c <= r; c++) {
+        const ref ds = p.p[c] * (dp[c] - dot) * p.slope[c] * scale;
         const ref off = p.p[c] * (dp_size[c] + dot_size) * scale * (relative + sums);
         for (int64_t i = 0; i < size; i++) {
             const ref q = in(h, r, h->q + i);
@@ -200,21 +213,26 @@ static void check_backward(const attention *a, int64_t sequence)
     test_free(g.bound);
 }
 
-static void run_shape(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads, int64_t head_size)
+static void run_kind(shape wanted)
 {
     for (int t = 0; t < N_TYPES; t++) {
-        attention a = attention_make(float_types[t], n_sequences, context, n_heads, n_kv_heads, head_size);
+        attention a = attention_make(float_types[t], &wanted);
         attention_run(&a, QDRI_K_ATTENTION_FORWARD);
-        for (int64_t s = 0; s < n_sequences; s++) {
-            for (int64_t i = 0; i < n_heads; i++) {
+        for (int64_t s = 0; s < wanted.n_sequences; s++) {
+            for (int64_t i = 0; i < wanted.n_heads; i++) {
                 const head h = head_of(&a, s, i);
                 check_forward(&h);
             }
         }
         attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
-        for (int64_t s = 0; s < n_sequences; s++) check_backward(&a, s);
+        for (int64_t s = 0; s < wanted.n_sequences; s++) check_backward(&a, s);
         attention_drop(&a);
     }
+}
+
+static void run_shape(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads, int64_t head_size)
+{
+    run_kind((shape){n_sequences, context, n_heads, n_kv_heads, head_size, .window = 0});
 }
 
 TEST(shapes_of_all_kinds)
@@ -230,10 +248,20 @@ TEST(shapes_of_all_kinds)
     run_shape(0, 7, 2, 2, 4); /* no rows */
 }
 
+TEST(scores_of_all_kinds)
+{
+    run_kind((shape){2, 17, 4, 2, 8, .scale = 0.7});
+    run_kind((shape){2, 19, 2, 1, 5, .cap = 1.5});
+    run_kind((shape){1, 9, 2, 1, 4, .window = 1}); /* itself */
+    run_kind((shape){2, 130, 2, 2, 3, .window = 64});
+    run_kind((shape){1, 150, 2, 1, 5, .window = 65, .scale = 0.4, .cap = 3});
+    run_kind((shape){1, 150, 3, 1, 32, .window = 3}); /* whole blocks and tiles are not seen */
+}
+
 /* No query heads: nothing comes out, and keys get no gradient. */
 TEST(no_heads)
 {
-    attention a = attention_make(QDR_F32, 2, 3, 0, 1, 4);
+    attention a = attention_make(QDR_F32, &(shape){2, 3, 0, 1, 4, .window = 0});
     attention_run(&a, QDRI_K_ATTENTION_FORWARD);
     attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
     for (int64_t i = 0; i < a.dqkv.n; i++) assert_true(get(&a.dqkv, i) == 0);
@@ -248,10 +276,10 @@ static ref loss_of(attention *a)
     return sum;
 }
 
-TEST(gradient_is_the_difference)
+static void compare_with_differences(shape s)
 {
     const ref h = 1e-5L;
-    attention a = attention_make(QDR_F64, 1, 9, 4, 2, 3);
+    attention a = attention_make(QDR_F64, &s);
     attention_run(&a, QDRI_K_ATTENTION_FORWARD);
     attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
     for (int64_t i = 0; i < a.qkv.n; i++) {
@@ -266,9 +294,15 @@ TEST(gradient_is_the_difference)
     attention_drop(&a);
 }
 
+TEST(gradient_is_the_difference)
+{
+    compare_with_differences((shape){1, 9, 4, 2, 3, .window = 0});
+    compare_with_differences((shape){1, 9, 2, 1, 3, .window = 4, .scale = 0.8, .cap = 2});
+}
+
 TEST(bad_shapes_are_refused)
 {
-    attention a = attention_make(QDR_F32, 2, 3, 4, 2, 4);
+    attention a = attention_make(QDR_F32, &(shape){2, 3, 4, 2, 4, .window = 0});
     a.k.u.attention.out = a.y.data;
     a.k.u.attention.n_rows = 5;
     CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "5 rows");
@@ -276,6 +310,9 @@ TEST(bad_shapes_are_refused)
     a.k.u.attention.n_kv_heads = 3;
     CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "over 3 key heads");
     a.k.u.attention.n_kv_heads = 2;
+    a.k.u.attention.window = 4;
+    CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "a window of 4");
+    a.k.u.attention.window = 3;
     a.k.u.attention.work = NULL;
     CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_ARGUMENT, "work is NULL");
     attention_drop(&a);

@@ -63,9 +63,12 @@
     X(qdr_norm_desc, no_beta, s->norm.no_beta = 1, "norm 'norm' has no_beta 0 on rank 0 and 1 on rank 1")              \
     X(qdr_norm_desc, one_plus, s->norm.one_plus = 1, "norm 'norm' has one_plus 0 on rank 0 and 1 on rank 1")           \
     X(qdr_norm_desc, n_blocks, s->norm.n_blocks = 1, "norm 'norm' has n_blocks 0 on rank 0 and 1 on rank 1")           \
-    X(qdr_attention_desc, name, s->attention_name = "at", "attention 'attention' on rank 0")                           \
-    X(qdr_attention_desc, head_size, s->head_size = 2; s->heads_in = 2, "head_size 4 on rank 0 and 2")                 \
-    X(qdr_attention_desc, context, s->context = 2, "attention 'attention' has context 4 on rank 0 and 2")              \
+    X(qdr_attention_desc, name, s->attention.name = "at", "attention 'attention' on rank 0")                           \
+    X(qdr_attention_desc, head_size, s->attention.head_size = 2; s->heads_in = 2, "head_size 4 on rank 0 and 2")       \
+    X(qdr_attention_desc, scale, s->attention.scale = 0.25, "attention 'attention' has scale 0.5 on rank 0 and 0.25")  \
+    X(qdr_attention_desc, cap, s->attention.cap = 2, "attention 'attention' has cap 0 on rank 0 and 2 on rank 1")      \
+    X(qdr_attention_desc, window, s->attention.window = 3, "attention 'attention' has window 4 on rank 0 and 3")       \
+    X(qdr_attention_desc, context, s->attention.context = 2, "attention 'attention' has context 4 on rank 0 and 2")    \
     X(qdr_op_desc, name, s->op.name = "op2", "operation 'op' on rank 0 and operation 'op2' on rank 1")                 \
     X(qdr_op_desc, n_in, s->op.n_in = 2, "operation 'op' has n_in 1 on rank 0 and 2 on rank 1")                        \
     X(qdr_op_desc, in, s->op_in = 1, "operation 'op' has input edge 3 on rank 0 and 4 on rank 1")                      \

@@ -26,7 +26,7 @@ typedef struct subject {
     qdr_codecs codecs;
     int without_codecs, later_inside;
     /* Of the large description, which is only built: */
-    const char *tokens_name, *input_name, *head_name, *attention_name, *gelu_name, *residual_name, *ce_name;
+    const char *tokens_name, *input_name, *head_name, *gelu_name, *residual_name, *ce_name;
     qdr_edge_desc input;
     int with_gradient, tokens, gelu_twice, more;
     qdr_embedding_desc embedding;
@@ -35,7 +35,7 @@ typedef struct subject {
     qdr_linear_desc linear;
     int linear_in, norm_in, heads_in, gelu_in, residual_a, residual_b, logits;
     qdr_norm_desc norm;
-    int64_t head_size, context;
+    qdr_attention_desc attention;
     qdr_op_desc op;
     int op_in;
     /* Of the small one, which runs: */
@@ -71,7 +71,6 @@ static subject usual(const qdr_context *ctx)
         .tokens_name = "t",
         .input_name = "a",
         .head_name = "head",
-        .attention_name = "attention",
         .gelu_name = "gelu",
         .residual_name = "sum",
         .ce_name = "loss",
@@ -79,8 +78,7 @@ static subject usual(const qdr_context *ctx)
         .embedding = {QDR_INIT(qdr_embedding_desc), .name = "emb", .vocab = {16, 2}, .features = {8, 2}, .context = 4},
         .linear = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{8, 2}}, .out = {{16, 2}}, .bias = 1},
         .norm = {QDR_INIT(qdr_norm_desc), .name = "norm", .epsilon = 1e-3, .kind = QDR_NORM_RMS},
-        .head_size = 4,
-        .context = 4,
+        .attention = {QDR_INIT(qdr_attention_desc), .name = "attention", .head_size = 4, .context = 4},
         .op = {QDR_INIT(qdr_op_desc), .name = "op", .n_in = 1, .forward = nothing, .backward = nothing},
         .seed = 1,
         .layer_seed = 2,
@@ -141,7 +139,7 @@ static void describe(const subject *s, qdr_stack *stack)
     DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[0], NULL));
     DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[1], NULL));
     DIST_OK(qdr_stack_add_norm(stack, &s->norm, b[s->norm_in], &out));
-    DIST_OK(test_add_attention(stack, s->attention_name, s->head_size, s->context, heads[s->heads_in], &out));
+    DIST_OK(qdr_stack_add_attention(stack, &s->attention, heads[s->heads_in], &out));
     DIST_OK(qdr_stack_add_gelu(stack, s->gelu_name, b[s->gelu_in], &act));
     for (int i = 0; i < s->gelu_twice; i++) DIST_OK(qdr_stack_add_gelu(stack, "twice", act, &act));
     DIST_OK(qdr_stack_add_residual(stack, s->residual_name, b[s->residual_a], b[s->residual_b], &out));

@@ -116,6 +116,9 @@ static void attention_case(kernel_case *c)
     const int is_forward = k->kind == QDRI_K_ATTENTION_FORWARD;
     k->u.attention.n_rows = ROWS;
     k->u.attention.context = 3;
+    k->u.attention.window = c->number ? 2 : 3;
+    k->u.attention.scale = 0.5;
+    k->u.attention.cap = c->number;
     k->u.attention.n_heads = heads;
     k->u.attention.n_kv_heads = 2;
     k->u.attention.head_size = size;

@@ -15,6 +15,8 @@ attention attention_make(const block *b)
                                .dtype = shape->dtype,
                                .u.attention = {.n_rows = n_rows,
                                                .context = shape->context,
+                                               .window = shape->context,
+                                               .scale = 1 / sqrt((double)shape->hidden / (double)shape->n_heads),
                                                .n_heads = shape->n_heads,
                                                .n_kv_heads = shape->n_heads,
                                                .head_size = shape->hidden / shape->n_heads}}};

@@ -180,6 +180,8 @@ static int is_same(const qdri_cudnn_shape *a, const qdri_cudnn_shape *b)
            a->n_kv_heads == b->n_kv_heads && a->head_size == b->head_size && a->dtype == b->dtype;
 }
 
+static double usual_scale(int64_t head_size) { return 1 / sqrt((double)head_size); }
+
 /* NULL: the list is full. */
 static shape_plans *find_or_add(qdri_cuda_dev *dev, const qdri_cudnn_shape *shape)
 {
@@ -193,7 +195,7 @@ static shape_plans *find_or_add(qdri_cuda_dev *dev, const qdri_cudnn_shape *shap
     }
     shape_plans *made = &self->shapes[self->n_shapes++];
     *made = (shape_plans){
-        .shape = *shape, .scale = (float)(1 / sqrt((double)shape->head_size)), .hidden = -INFINITY, .one = 1};
+        .shape = *shape, .scale = (float)usual_scale(shape->head_size), .hidden = -INFINITY, .one = 1};
     return made;
 }
 
@@ -203,6 +205,13 @@ static int is_recorded(const qdri_gpu *gpu, const qdri_cudnn_shape *shape)
 {
     return gpu->major == 9 && gpu->minor == 0 && shape->dtype == QDR_BF16 && shape->head_size == 128 &&
            shape->n_kv_heads == shape->n_heads && shape->context == 2048;
+}
+
+/* Neither a window nor other scores than usual. */
+static int is_plain(const qdri_kernel *kernel)
+{
+    return kernel->u.attention.window == kernel->u.attention.context && !(kernel->u.attention.cap > 0) &&
+           (float)kernel->u.attention.scale == (float)usual_scale(kernel->u.attention.head_size);
 }
 
 /* *plans = NULL: the library's own kernels compute this one. */
@@ -220,7 +229,7 @@ static qdr_status find_plans(qdri_cuda_dev *dev, const qdri_kernel *kernel, shap
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
     *plans = NULL;
     if (dev->opts.attention == QDRI_ATTENTION_OWN || !qdri_is_narrow(shape.dtype) || shape.n_rows == 0 ||
-        shape.n_heads == 0 || shape.head_size % 8 != 0 || all % 16 != 0)
+        shape.n_heads == 0 || shape.head_size % 8 != 0 || all % 16 != 0 || !is_plain(kernel))
         return QDR_OK;
     if (dev->opts.attention == QDRI_ATTENTION_AUTO && !is_recorded(&dev->gpu, &shape)) return QDR_OK;
     QDR_TRY(open_cudnn(dev));

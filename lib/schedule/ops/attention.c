@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causal attention of whole sequences, with the key heads that a rank's queries need. Saved: log-sum-exp of each row
  * and head. */
+#include <math.h>
 #include <string.h>
 
 #include "core/block.h"
 #include "core/operands.h"
 #include "schedule/ops/key_heads.h"
 
-static qdr_status check(const qdri_net *net, const char *who, int64_t head_size, int64_t context, const qdri_edge *edge)
+static qdr_status check_scores(const char *who, const qdr_attention_desc *desc)
 {
+    if (!(desc->scale >= 0 && desc->scale < INFINITY && desc->cap >= 0 && desc->cap < INFINITY))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: scale %g, cap %g; use numbers ≥ 0: 0 means 1/sqrt(head_size), and no cap", who,
+                        desc->scale, desc->cap);
+    if (desc->window < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: window %" PRId64 "; use at least 1, or 0 for the whole context", who,
+                        desc->window);
+    return QDR_OK;
+}
+
+static qdr_status check_heads(const qdri_net *net, const char *who, const qdr_attention_desc *desc,
+                              const qdri_edge *edge)
+{
+    const int64_t head_size = desc->head_size, context = desc->context;
     const qdr_block *b = edge->matrix.cols;
     if (head_size < 1 || context < 1 || net->opts.row_unit % context)
         return QDR_FAIL(QDR_ERR_SHAPE,
@@ -35,18 +50,35 @@ static qdr_status check(const qdri_net *net, const char *who, int64_t head_size,
     return QDR_OK;
 }
 
+static int64_t window_of(const qdr_attention_desc *desc)
+{
+    return desc->window > 0 && desc->window < desc->context ? desc->window : desc->context;
+}
+
+static double scale_of(const qdr_attention_desc *desc)
+{
+    return desc->scale > 0 ? desc->scale : 1 / sqrt((double)desc->head_size);
+}
+
 static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 {
     const char *name = desc->name;
-    const int64_t head_size = desc->u.attention.head_size, context = desc->u.attention.context;
+    const qdr_attention_desc *own = &desc->u.attention;
+    const int64_t context = own->context;
     const qdr_edge in = desc->in[0];
     qdri_node *node = NULL;
     QDR_TRY(qdri_op_check_inputs(net, name, 1, &in));
-    QDR_TRY(check(net, name, head_size, context, &net->edges[in]));
+    QDR_TRY(check_heads(net, name, own, &net->edges[in]));
+    QDR_TRY(check_scores(name, own));
     const qdri_edge *edge = &net->edges[in];
     const qdr_axis axis = edge->matrix.col_axis;
     qdri_kernel kernel = {.dtype = net->opts.dtype,
-                          .u.attention = {.n_rows = edge->owned.n_rows, .context = context, .head_size = head_size}};
+                          .u.attention = {.n_rows = edge->owned.n_rows,
+                                          .context = context,
+                                          .head_size = own->head_size,
+                                          .window = window_of(own),
+                                          .scale = scale_of(own),
+                                          .cap = own->cap}};
     qdri_key_heads keys;
     size_t saved_bytes, work_bytes;
     qdri_key_heads_plan(edge, net->position.size[axis], &kernel, &keys);
@@ -70,24 +102,30 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
     (void)net;
     qdri_facts_add_int(facts, who, "head_size", desc->u.attention.head_size);
     qdri_facts_add_int(facts, who, "context", desc->u.attention.context);
+    qdri_facts_add_real(facts, who, "scale", scale_of(&desc->u.attention));
+    qdri_facts_add_real(facts, who, "cap", desc->u.attention.cap);
+    qdri_facts_add_int(facts, who, "window", window_of(&desc->u.attention));
 }
 
 /* ---- tasks ---- */
 
-/* A row sees its own position and, on average, half of the others; the flops that are reported leave its own out. */
+/* A row sees its own position and, without a window, on average half of the others; the flops that are reported leave
+ * half of its own out. */
 static void attend(const qdri_op_part *p, int backward, const qdri_refs *reads, const qdri_refs *writes)
 {
     qdri_kernel kernel = p->node->kernel;
     kernel.kind = backward ? QDRI_K_ATTENTION_BACKWARD : QDRI_K_ATTENTION_FORWARD;
     kernel.u.attention.n_rows = p->n_rows;
     const int64_t query_columns = kernel.u.attention.n_heads * kernel.u.attention.head_size;
-    const double rows = (double)p->n_rows, context = (double)kernel.u.attention.context, times = backward ? 2.5 : 1;
+    const double rows = (double)p->n_rows, times = backward ? 2.5 : 1;
+    const double context = (double)kernel.u.attention.context, window = (double)kernel.u.attention.window;
+    const double keys = window - window * (window - 1) / (2 * context); /* that a row sees, on average */
     const double row_bytes = (double)qdr_dtype_bytes(kernel.dtype) * (double)(qdri_op_columns(p) + query_columns);
-    const double flops = 4 * rows * ((context + 1) / 2) * (double)query_columns;
+    const double flops = 4 * rows * keys * (double)query_columns;
     qdri_task task = {.kind = QDRI_TASK_KERNEL,
                       .kernel = kernel,
                       .n = query_columns,
-                      .flops = times * 2 * rows * context * (double)query_columns};
+                      .flops = times * 4 * rows * (keys - 0.5) * (double)query_columns};
     if (kernel.u.attention.n_heads > 0)
         task.work = backward ? (qdri_task_work){2 * rows * row_bytes, times * flops, 3, QDRI_COST_SCORES_BACKWARD}
                              : (qdri_task_work){rows * row_bytes, flops, 1, QDRI_COST_SCORES};

@@ -70,6 +70,8 @@ static qdr_status make(run *r, const char *device, int64_t n_sequences, int64_t 
     r->kernel = (qdri_kernel){.dtype = QDR_BF16,
                               .u.attention = {.n_rows = n_sequences * context,
                                               .context = context,
+                                              .window = context,
+                                              .scale = 1 / sqrt((double)SIZE),
                                               .n_heads = HEADS,
                                               .n_kv_heads = KV_HEADS,
                                               .head_size = SIZE}};

@@ -5,7 +5,16 @@
 typedef struct heads {
     qdr_dtype dtype;
     int64_t n_sequences, context, n_heads, n_kv_heads, size;
+    int64_t window; /* 0: the context */
+    double scale, cap; /* scale 0: 1/sqrt(size) */
 } heads;
+
+static heads heads_of(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads, int64_t size)
+{
+    return (heads){QDR_F32, n_sequences, context, n_heads, n_kv_heads, size, .window = 0};
+}
+
+static double scale_of(const heads *h) { return h->scale > 0 ? h->scale : 1 / sqrt((double)h->size); }
 
 static int64_t width_of(const heads *h) { return (h->n_heads + 2 * h->n_kv_heads) * h->size; }
 
@@ -18,27 +27,30 @@ static kernel_test attention_of(qdri_kernel_kind kind, const heads *h)
     test.kernel.u.attention.n_heads = h->n_heads;
     test.kernel.u.attention.n_kv_heads = h->n_kv_heads;
     test.kernel.u.attention.head_size = h->size;
+    test.kernel.u.attention.window = h->window ? h->window : h->context;
+    test.kernel.u.attention.scale = scale_of(h);
+    test.kernel.u.attention.cap = h->cap;
     operand *work = add_operand(&test, AT(attention.work), QDR_U8, (int64_t)qdri_attention_work_bytes(&test.kernel));
     memset(work->data, 0xff, bytes_of(work));
     work->is_scratch = 1;
     return test;
 }
 
-static double scale_of(const heads *h) { return 1 / sqrt((double)h->size); }
-
 static int is_mma(const heads *h)
 {
     const int64_t size = h->size;
-    return is_narrow(h->dtype) && (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
+    return is_narrow(h->dtype) && !(h->cap > 0) &&
+           (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
 }
 
-/* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by u·(size + 2)·sqrt(size),
+/* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by u·(size + 2)·size·scale,
  * and so are the weights; sums over a row or a column follow. Tensor cores take weights, gradients of scores and y
  * rounded. */
 static double relative_bound(const heads *h)
 {
     const int64_t terms = h->context * h->n_heads / h->n_kv_heads;
-    return 4 * roundings(h->dtype, h->size + 2) * sqrt((double)h->size) + roundings(h->dtype, terms + 2 * h->size) +
+    const double size = (double)h->size;
+    return 4 * roundings(h->dtype, h->size + 2) * size * scale_of(h) + roundings(h->dtype, terms + 2 * h->size) +
            (is_mma(h) ? 2 * roundoff(h->dtype) : 0);
 }
 
@@ -75,11 +87,13 @@ static double slope(const head *a, int64_t row, int64_t col)
 /* Weights of row r. */
 static void weights_of(const head *a, int64_t r, double *p)
 {
+    const double cap = a->h->cap;
     double sum = 0;
     for (int64_t c = 0; c <= r; c++) {
         double score = 0;
-        for (int64_t i = 0; i < a->h->size; i++) score += in(a, r, a->q + i) * in(a, c, a->k + i);
-        p[c] = exp(score * scale_of(a->h));
+        for (int64_t i = 0; i < a->h->size; i++) score += in(a, r, a->q + i) * in(a, c, a->k + i) * scale_of(a->h);
+        if (cap > 0) score = cap * tanh(score / cap);
+        p[c] = a->h->window && r - c >= a->h->window ? 0 : exp(score);
         sum += p[c];
     }
     for (int64_t c = 0; c <= r; c++) p[c] /= sum;
@@ -139,9 +153,9 @@ static void forward(const heads *h)
     const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
     operand *y = add_result(&test, AT(attention.out), h->dtype, n_rows * h->n_heads * h->size, 0, 0);
     if (h->n_heads > 0) y->bounds = bounds_of(h, qkv, NULL, y->n);
-    /* no larger than sqrt(size) + log(context) */
+    /* no larger than size·scale + log(context) */
     add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0,
-               roundings(h->dtype, h->size + h->context) * 4 * sqrt((double)h->size));
+               roundings(h->dtype, h->size + h->context) * 4 * (1 + (double)h->size * scale_of(h)));
     check_kernel(&test);
 }
 
@@ -178,20 +192,35 @@ static void check_heads(heads h)
 
 TEST(shapes)
 {
-    check_heads((heads){0, 1, 1, 1, 1, 1});
-    check_heads((heads){0, 2, 5, 2, 2, 3});
-    check_heads((heads){0, 2, 17, 4, 2, 8});
-    check_heads((heads){0, 1, 64, 1, 1, 64});
-    check_heads((heads){0, 1, 70, 3, 1, 72}); /* a whole chunk and a part */
-    check_heads((heads){0, 1, 33, 2, 1, 130}); /* two blocks of results */
-    check_heads((heads){0, 1, 34, 1, 1, 300});
-    check_heads((heads){0, 0, 7, 2, 2, 4}); /* no rows */
-    check_heads((heads){0, 1, 7, 0, 2, 4}); /* no queries */
+    check_heads(heads_of(1, 1, 1, 1, 1));
+    check_heads(heads_of(2, 5, 2, 2, 3));
+    check_heads(heads_of(2, 17, 4, 2, 8));
+    check_heads(heads_of(1, 64, 1, 1, 64));
+    check_heads(heads_of(1, 70, 3, 1, 72)); /* a whole chunk and a part */
+    check_heads(heads_of(1, 33, 2, 1, 130)); /* two blocks of results */
+    check_heads(heads_of(1, 34, 1, 1, 300));
+    check_heads(heads_of(0, 7, 2, 2, 4)); /* no rows */
+    check_heads(heads_of(1, 7, 0, 2, 4)); /* no queries */
     for (int round = 0; round < cases(12); round++) {
         const int64_t n_kv = test_between(&seed, 1, 3);
-        check_heads((heads){0, test_between(&seed, 1, 2), test_between(&seed, 1, 100), n_kv * test_between(&seed, 1, 3),
-                            n_kv, test_between(&seed, 1, 70)});
+        check_heads(heads_of(test_between(&seed, 1, 2), test_between(&seed, 1, 100), n_kv * test_between(&seed, 1, 3),
+                             n_kv, test_between(&seed, 1, 70)));
     }
+}
+
+static heads random_scores(heads h)
+{
+    h.window = test_between(&seed, 1, h.context);
+    h.scale = uniform(0.05, 0.3);
+    return h;
+}
+
+TEST(scores)
+{
+    check_heads((heads){0, 2, 17, 4, 2, 8, .cap = 0.5});
+    check_heads((heads){0, 1, 70, 2, 1, 130, .window = 33, .scale = 0.02, .cap = 2});
+    for (int round = 0; round < cases(8); round++)
+        check_heads(random_scores(heads_of(1, test_between(&seed, 1, 200), 2, 1, test_between(&seed, 1, 40))));
 }
 
 /* Heads that go to tensor cores. */
@@ -202,7 +231,9 @@ TEST(tensor_cores)
     for (int i = 0; i < 20; i++) {
         const qdr_dtype dtype = i < 10 ? QDR_BF16 : QDR_F16;
         const int64_t n_kv = 1 + i % 2, size = sizes[i % 5];
-        const heads h = {dtype, 1 + i % 2, contexts[i % 7], n_kv * (1 + i / 2 % 2), n_kv, size};
+        heads h = heads_of(1 + i % 2, contexts[i % 7], n_kv * (1 + i / 2 % 2), n_kv, size);
+        h.dtype = dtype;
+        if (i % 3 == 1) h = random_scores(h);
         if (is_mine()) forward(&h);
         if (is_mine()) backward(&h);
     }

@@ -7,11 +7,12 @@
 typedef struct head {
     int64_t context, head_size;
     int64_t in_stride, out_stride; /* of q, k, v, dq, dk, dv; of o, d_o */
-    real scale;
+    int64_t window;
+    real scale, cap;
     const real *q, *k, *v, *d_o;
     real *o, *dq, *dk, *dv;
     real *log_sums; /* [context] */
-    real *scores, *ds; /* [block, context] */
+    real *scores, *ds, *slopes; /* [block, context]; slopes: of the cap, if there is one */
 } head;
 
 /* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than letting BLAS multiply it by 0. */
@@ -38,8 +39,31 @@ static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t
     real_product(&product);
 }
 
-/* Turns a row of scores into probabilities; returns log Σ exp. Columns from n to n_all are in the future. */
-static real softmax_row(real *s, int64_t n, int64_t n_all)
+/* The first key that a row sees. */
+static int64_t first_key(const head *h, int64_t row) { return row < h->window ? 0 : row - h->window + 1; }
+
+/* What a row does not see, before `first` and from `end` on. */
+static void clear_outside(real *row, int64_t first, int64_t end, int64_t n)
+{
+    if (first > 0) memset(row, 0, (size_t)first * sizeof *row);
+    memset(row + end, 0, (size_t)(n - end) * sizeof *row);
+}
+
+/* Caps a block of scores, and keeps the slopes. */
+static void cap_scores(const head *h, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        real *s = h->scores + r * h->context, *slopes = h->slopes + r * h->context;
+        for (int64_t c = 0; c < cols; c++) {
+            const real t = real_tanh(s[c] / h->cap);
+            s[c] = h->cap * t;
+            slopes[c] = (1 - t) * (1 + t);
+        }
+    }
+}
+
+/* Turns n scores into probabilities; returns log Σ exp. */
+static real softmax_row(real *s, int64_t n)
 {
     real most = -(real)INFINITY;
     real sum = 0;
@@ -52,7 +76,6 @@ static real softmax_row(real *s, int64_t n, int64_t n_all)
     }
     const real share = 1 / sum;
     SIMD for (int64_t c = 0; c < n; c++) s[c] *= share;
-    memset(s + n, 0, (size_t)(n_all - n) * sizeof *s);
     return most + (real)log((double)sum);
 }
 
@@ -63,19 +86,24 @@ static void head_forward(const head *h)
     for (int64_t begin = 0; begin < h->context; begin += QDRI_ATTENTION_BLOCK) {
         const int64_t left = h->context - begin;
         const int64_t rows = left < QDRI_ATTENTION_BLOCK ? left : QDRI_ATTENTION_BLOCK;
-        const int64_t cols = begin + rows;
-        head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->in_stride, h->in_stride, h->k, h->in_stride, 0,
-                     h->scores, ld);
-        for (int64_t r = 0; r < rows; r++)
-            h->log_sums[begin + r] = softmax_row(h->scores + r * ld, begin + r + 1, cols);
-        head_product(0, 0, rows, hs, cols, 1, h->scores, ld, h->v, h->in_stride, 0, h->o + begin * h->out_stride,
-                     h->out_stride);
+        const int64_t from = first_key(h, begin), cols = begin + rows - from;
+        head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->in_stride, h->in_stride,
+                     h->k + from * h->in_stride, h->in_stride, 0, h->scores, ld);
+        if (h->cap > 0) cap_scores(h, rows, cols);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t first = first_key(h, begin + r) - from, end = begin + r + 1 - from;
+            real *s = h->scores + r * ld;
+            clear_outside(s, first, end, cols);
+            h->log_sums[begin + r] = softmax_row(s + first, end - first);
+        }
+        head_product(0, 0, rows, hs, cols, 1, h->scores, ld, h->v + from * h->in_stride, h->in_stride, 0,
+                     h->o + begin * h->out_stride, h->out_stride);
     }
 }
 
-/* Turns scores s into probabilities, and ds (the gradient of the probabilities) into that of the scores before
+/* Turns n scores s into probabilities, and ds (the gradient of the probabilities) into that of the scores before
  * scaling. */
-static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n, int64_t n_all)
+static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n)
 {
     real dot = 0;
     SIMD_SUM(dot)
@@ -84,34 +112,46 @@ static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, in
         dot += s[c] * ds[c];
     }
     SIMD for (int64_t c = 0; c < n; c++) ds[c] = s[c] * (ds[c] - dot) * scale;
-    memset(s + n, 0, (size_t)(n_all - n) * sizeof *s);
-    memset(ds + n, 0, (size_t)(n_all - n) * sizeof *ds);
 }
 
-static void block_backward(const head *h, int64_t begin, int64_t rows, real beta)
+static void block_backward(const head *h, int64_t begin, int64_t rows)
 {
     const int64_t hs = h->head_size;
     const int64_t ld = h->context;
-    const int64_t cols = begin + rows;
+    const int64_t from = first_key(h, begin), cols = begin + rows - from;
+    const int64_t at = from * h->in_stride; /* of the first key */
     const real *q = h->q + begin * h->in_stride;
     const real *d_o = h->d_o + begin * h->out_stride;
-    head_product(0, 1, rows, cols, hs, h->scale, q, h->in_stride, h->k, h->in_stride, 0, h->scores, ld);
-    head_product(0, 1, rows, cols, hs, 1, d_o, h->out_stride, h->v, h->in_stride, 0, h->ds, ld);
-    for (int64_t r = 0; r < rows; r++)
-        softmax_backward_row(h->scores + r * ld, h->ds + r * ld, h->log_sums[begin + r], h->scale, begin + r + 1, cols);
-    head_product(0, 0, rows, hs, cols, 1, h->ds, ld, h->k, h->in_stride, 0, h->dq + begin * h->in_stride, h->in_stride);
-    head_product(1, 0, cols, hs, rows, 1, h->ds, ld, q, h->in_stride, beta, h->dk, h->in_stride);
-    head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, beta, h->dv, h->in_stride);
+    head_product(0, 1, rows, cols, hs, h->scale, q, h->in_stride, h->k + at, h->in_stride, 0, h->scores, ld);
+    head_product(0, 1, rows, cols, hs, 1, d_o, h->out_stride, h->v + at, h->in_stride, 0, h->ds, ld);
+    if (h->cap > 0) cap_scores(h, rows, cols);
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t first = first_key(h, begin + r) - from, end = begin + r + 1 - from;
+        real *s = h->scores + r * ld, *ds = h->ds + r * ld;
+        clear_outside(s, first, end, cols);
+        clear_outside(ds, first, end, cols);
+        softmax_backward_row(s + first, ds + first, h->log_sums[begin + r], h->scale, end - first);
+    }
+    for (int64_t i = 0; h->slopes && i < rows * cols; i++)
+        h->ds[i / cols * ld + i % cols] *= h->slopes[i / cols * ld + i % cols];
+    head_product(0, 0, rows, hs, cols, 1, h->ds, ld, h->k + at, h->in_stride, 0, h->dq + begin * h->in_stride,
+                 h->in_stride);
+    head_product(1, 0, cols, hs, rows, 1, h->ds, ld, q, h->in_stride, 1, h->dk + at, h->in_stride);
+    head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, 1, h->dv + at, h->in_stride);
 }
 
-/* Processes the last block first: it covers all rows of dk and dv, which the first head of a group overwrites. */
+/* The first head of a group overwrites dk and dv. */
 static void head_backward(const head *h, int is_first)
 {
+    for (int64_t r = 0; is_first && r < h->context; r++) {
+        memset(h->dk + r * h->in_stride, 0, (size_t)h->head_size * sizeof *h->dk);
+        memset(h->dv + r * h->in_stride, 0, (size_t)h->head_size * sizeof *h->dv);
+    }
     const int64_t last = (h->context - 1) / QDRI_ATTENTION_BLOCK * QDRI_ATTENTION_BLOCK;
     for (int64_t begin = last; begin >= 0; begin -= QDRI_ATTENTION_BLOCK) {
         const int64_t left = h->context - begin;
         const int64_t rows = left < QDRI_ATTENTION_BLOCK ? left : QDRI_ATTENTION_BLOCK;
-        block_backward(h, begin, rows, is_first && begin == last ? 0 : 1);
+        block_backward(h, begin, rows);
     }
 }
 
@@ -136,7 +176,7 @@ static offsets find_offsets(const qdri_kernel *kernel, int64_t sequence, int64_t
                      .o = head_index * hs};
 }
 
-/* The panels of a converted head follow the two blocks of scores. */
+/* The panels of a converted head follow the two blocks of scores, and slopes of scores those. */
 static real *panel(const qdri_kernel *kernel, int index)
 {
     const int64_t context = kernel->u.attention.context;
@@ -186,13 +226,16 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
         .head_size = hs,
         .in_stride = ELEM_IS_REAL ? at->in_width : hs,
         .out_stride = ELEM_IS_REAL ? at->out_width : hs,
-        .scale = (real)(1 / sqrt((double)hs)),
+        .window = kernel->u.attention.window,
+        .scale = (real)kernel->u.attention.scale,
+        .cap = (real)kernel->u.attention.cap,
         .q = head_load(kernel, qkv, at->row, at->in_width, at->q, 0),
         .k = head_load(kernel, qkv, at->row, at->in_width, at->k, 1),
         .v = head_load(kernel, qkv, at->row, at->in_width, at->v, 2),
         .log_sums = (real *)kernel->u.attention.saved + at->row * kernel->u.attention.n_heads + head_index * context,
         .scores = work,
         .ds = work + QDRI_ATTENTION_BLOCK * context,
+        .slopes = kernel->u.attention.cap > 0 ? panel(kernel, ELEM_IS_REAL ? 0 : 7) : NULL,
     };
 }
 

@@ -13,6 +13,7 @@ typedef double real;
 static inline real real_exp(real x) { return exp(x); }
 static inline real real_exp_normal(real x) { return exp(x); }
 static inline real real_sqrt(real x) { return sqrt(x); }
+static inline real real_tanh(real x) { return tanh(x); }
 
 typedef double elem;
 #define ELEM_IS_REAL 1

@@ -51,3 +51,4 @@ static inline real real_exp_normal(real x)
 }
 
 static inline real real_sqrt(real x) { return sqrtf(x); }
+static inline real real_tanh(real x) { return tanhf(x); }

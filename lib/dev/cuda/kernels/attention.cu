@@ -93,11 +93,19 @@ __device__ inline void store_row(T *row, const attention_shape &shape, int64_t c
     }
 }
 
+/* From dots of queries and keys to scores. */
+template <typename R> struct scoring {
+    R scale, cap;
+    __device__ R score(R dot) const { return cap > 0 ? cap * real_tanh(dot * scale / cap) : dot * scale; }
+    /* The slope of a score, over the dot. */
+    __device__ R slope(R score) const { return cap > 0 ? (1 - score / cap) * (1 + score / cap) * scale : scale; }
+};
+
 /* ---- forward ---- */
 
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    forward(attention_shape shape, real_of<T> scale, const T *qkv, T *y, real_of<T> *log_sums)
+    forward(attention_shape shape, scoring<real_of<T>> how, const T *qkv, T *y, real_of<T> *log_sums)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
@@ -110,13 +118,13 @@ __global__ void __launch_bounds__(threads)
     const int first = warp_number() * warp_rows;
     R out[warp_rows][D] = {}, scores[warp_rows], top[warp_rows], sum[warp_rows] = {};
 #pragma unroll
-    for (int i = 0; i < warp_rows; i++) top[i] = minus_infinity<R>();
-    for (int64_t key0 = 0; key0 <= at.row0; key0 += tile) {
+    for (int i = 0; i < warp_rows; i++) top[i] = no_score<R>;
+    for (int64_t key0 = shape.first_key(at.row0, tile); key0 <= at.row0; key0 += tile) {
         dot_rows(scores, shared, shape, q, at.row0, k, key0);
 #pragma unroll
         for (int i = 0; i < warp_rows; i++) {
-            const bool is_seen = key0 + lane_number() <= at.row0 + first + i;
-            const R score = is_seen ? scores[i] * scale : minus_infinity<R>();
+            const bool is_seen = shape.sees(at.row0 + first + i, key0 + lane_number());
+            const R score = is_seen ? how.score(scores[i]) : no_score<R>;
             const R above = larger::of(top[i], warp_total<larger>(score));
             const R weight = is_seen ? real_exp(score - above) : 0;
             const R keeps = real_exp(top[i] - above);
@@ -160,11 +168,12 @@ __device__ inline query_head<T> find_head(const attention_shape &shape, int64_t 
             deltas + shape.sums_at(head, begin)};
 }
 
-/* Rows of queries with a tile of keys: weights P, and their gradients dP. */
+/* Rows of queries with a tile of keys: weights P, their gradients dP, and the slopes of their scores. */
 template <typename T>
 __device__ inline void query_weights(real_of<T> (&weights)[warp_rows], real_of<T> (&slopes)[warp_rows],
-                                     tiles<real_of<T>> &shared, const attention_shape &shape, const query_head<T> &head,
-                                     int64_t row0, int64_t key0, real_of<T> scale)
+                                     real_of<T> (&steep)[warp_rows], tiles<real_of<T>> &shared,
+                                     const attention_shape &shape, const query_head<T> &head, int64_t row0,
+                                     int64_t key0, const scoring<real_of<T>> &how)
 {
     const int64_t first = row0 + warp_number() * warp_rows;
     dot_rows(weights, shared, shape, head.q, row0, head.k, key0);
@@ -172,8 +181,10 @@ __device__ inline void query_weights(real_of<T> (&weights)[warp_rows], real_of<T
 #pragma unroll
     for (int i = 0; i < warp_rows; i++) {
         const int64_t row = first + i;
-        const bool is_seen = key0 + lane_number() <= row && row < shape.context;
-        weights[i] = is_seen ? real_exp(weights[i] * scale - head.log_sums[row]) : 0;
+        const bool is_seen = shape.sees(row, key0 + lane_number()) && row < shape.context;
+        const real_of<T> score = how.score(weights[i]);
+        steep[i] = how.slope(score);
+        weights[i] = is_seen ? real_exp(score - head.log_sums[row]) : 0;
     }
 }
 
@@ -181,13 +192,13 @@ __device__ inline void query_weights(real_of<T> (&weights)[warp_rows], real_of<T
 template <typename T>
 __device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of<T>> &shared,
                                   const attention_shape &shape, const query_head<T> &head, int64_t row0,
-                                  real_of<T> scale)
+                                  const scoring<real_of<T>> &how)
 {
-    real_of<T> weights[warp_rows], slopes[warp_rows];
+    real_of<T> weights[warp_rows], slopes[warp_rows], steep[warp_rows];
 #pragma unroll
     for (int i = 0; i < warp_rows; i++) deltas[i] = 0;
-    for (int64_t key0 = 0; key0 <= row0; key0 += tile) {
-        query_weights(weights, slopes, shared, shape, head, row0, key0, scale);
+    for (int64_t key0 = shape.first_key(row0, tile); key0 <= row0; key0 += tile) {
+        query_weights(weights, slopes, steep, shared, shape, head, row0, key0, how);
 #pragma unroll
         for (int i = 0; i < warp_rows; i++) deltas[i] += weights[i] * slopes[i];
     }
@@ -197,8 +208,8 @@ __device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of
 
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    backward_queries(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy, const real_of<T> *log_sums,
-                     real_of<T> *all_deltas, T *dqkv)
+    backward_queries(attention_shape shape, scoring<real_of<T>> how, const T *qkv, const T *dy,
+                     const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
@@ -206,13 +217,13 @@ __global__ void __launch_bounds__(threads)
     const query_head<T> head = find_head(shape, at.head, at.begin, qkv, dy, log_sums, all_deltas);
     const int64_t col = (int64_t)blockIdx.y * out_cols;
     const int first = warp_number() * warp_rows;
-    R out[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows], deltas[warp_rows];
-    sum_deltas(deltas, shared, shape, head, at.row0, scale);
-    for (int64_t key0 = 0; key0 <= at.row0; key0 += tile) {
-        query_weights(weights, slopes, shared, shape, head, at.row0, key0, scale);
+    R out[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows], steep[warp_rows], deltas[warp_rows];
+    sum_deltas(deltas, shared, shape, head, at.row0, how);
+    for (int64_t key0 = shape.first_key(at.row0, tile); key0 <= at.row0; key0 += tile) {
+        query_weights(weights, slopes, steep, shared, shape, head, at.row0, key0, how);
 #pragma unroll
         for (int i = 0; i < warp_rows; i++)
-            shared.weights[first + i][lane_number()] = weights[i] * (slopes[i] - deltas[i]) * scale;
+            shared.weights[first + i][lane_number()] = weights[i] * (slopes[i] - deltas[i]) * steep[i];
         add_rows(out, shared, shape, head.k, key0, col);
     }
 #pragma unroll
@@ -227,7 +238,7 @@ __global__ void __launch_bounds__(threads)
 /* All query heads of one key head add to a tile of its dk and dv, in order. */
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    backward_keys(attention_shape shape, real_of<T> scale, const T *qkv, const T *dy, const real_of<T> *log_sums,
+    backward_keys(attention_shape shape, scoring<real_of<T>> how, const T *qkv, const T *dy, const real_of<T> *log_sums,
                   real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
@@ -239,7 +250,7 @@ __global__ void __launch_bounds__(threads)
     for (int64_t i = 0; i < shape.group(); i++) {
         const query_head<T> head = find_head(shape, at.head * shape.group() + i, at.begin, qkv, dy, log_sums,
                                              all_deltas);
-        for (int64_t row0 = at.row0; row0 < shape.context; row0 += tile) {
+        for (int64_t row0 = at.row0; row0 < shape.rows_end(at.row0, tile); row0 += tile) {
             const int64_t row = row0 + lane_number();
             const R log_sum = row < shape.context ? head.log_sums[row] : 0;
             const R delta = row < shape.context ? head.deltas[row] : 0;
@@ -247,9 +258,10 @@ __global__ void __launch_bounds__(threads)
             dot_rows(slopes, shared, shape, head.v, at.row0, head.dy, row0);
 #pragma unroll
             for (int r = 0; r < warp_rows; r++) {
-                const bool is_seen = at.row0 + first + r <= row && row < shape.context;
-                weights[r] = is_seen ? real_exp(weights[r] * scale - log_sum) : 0;
-                slopes[r] = weights[r] * (slopes[r] - delta) * scale;
+                const bool is_seen = shape.sees(row, at.row0 + first + r) && row < shape.context;
+                const R score = how.score(weights[r]);
+                weights[r] = is_seen ? real_exp(score - log_sum) : 0;
+                slopes[r] = weights[r] * (slopes[r] - delta) * how.slope(score);
                 shared.weights[first + r][lane_number()] = weights[r];
             }
             add_rows(dv, shared, shape, head.dy, row0, col);
@@ -271,9 +283,9 @@ __global__ void __launch_bounds__(threads)
 
 /* ---- launches ---- */
 
-template <typename T> real_of<T> scale_of(const attention_shape &shape)
+template <typename T> scoring<real_of<T>> scoring_of(const qdri_kernel *kernel)
 {
-    return (real_of<T>)(1 / sqrt((double)shape.head_size));
+    return {(real_of<T>)kernel->u.attention.scale, (real_of<T>)kernel->u.attention.cap};
 }
 
 inline dim3 grid_of(const attention_shape &shape, int64_t n_heads)
@@ -284,7 +296,7 @@ inline dim3 grid_of(const attention_shape &shape, int64_t n_heads)
 template <typename T, int D> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
-    return launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape, scale_of<T>(shape),
+    return launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape, scoring_of<T>(kernel),
                   (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
                   (real_of<T> *)kernel->u.attention.saved);
 }
@@ -298,9 +310,9 @@ template <typename T, int D> cudaError_t launch_backward(const qdri_kernel *kern
     R *deltas = (R *)kernel->u.attention.work;
     T *dqkv = (T *)kernel->u.attention.out;
     LAUNCH_TRY(launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, backward_queries<T, D>, shape,
-                      scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv));
+                      scoring_of<T>(kernel), qkv, dy, log_sums, deltas, dqkv));
     return launch(target, grid_of(shape, shape.n_kv_heads), dim3(threads), 0, backward_keys<T, D>, shape,
-                  scale_of<T>(shape), qkv, dy, log_sums, deltas, dqkv);
+                  scoring_of<T>(kernel), qkv, dy, log_sums, deltas, dqkv);
 }
 
 template <typename T, int D> cudaError_t launch_either(const qdri_kernel *kernel, const qdri_cuda_target *target)

@@ -6,7 +6,7 @@
 #include "dev/cuda/kernels/rows.cuh"
 
 struct attention_shape {
-    int64_t n_rows, context, n_heads, n_kv_heads, head_size;
+    int64_t n_rows, context, n_heads, n_kv_heads, head_size, window;
     __host__ __device__ int64_t in_width() const { return (n_heads + 2 * n_kv_heads) * head_size; }
     __host__ __device__ int64_t out_width() const { return n_heads * head_size; }
     __host__ __device__ int64_t group() const { return n_heads / n_kv_heads; }
@@ -14,12 +14,27 @@ struct attention_shape {
     __host__ __device__ int64_t v_col(int64_t kv) const { return (n_heads + n_kv_heads + kv) * head_size; }
     /* Where the sums of a query head and sequence begin: [sequence, head, row], as in cuDNN. */
     __host__ __device__ int64_t sums_at(int64_t head, int64_t begin) const { return begin * n_heads + head * context; }
+    /* A key and a row within the window, neither of which comes after the row. */
+    __device__ bool sees(int64_t row, int64_t key) const { return (uint64_t)(row - key) < (uint64_t)window; }
+    /* Where the tiles of keys begin that rows from row0 on see, and where the rows end that see n keys from key0 on. */
+    __device__ int64_t first_key(int64_t row0, int tile_rows) const
+    {
+        return row0 < window ? 0 : (row0 - window + 1) / tile_rows * tile_rows;
+    }
+    __device__ int64_t rows_end(int64_t key0, int n) const
+    {
+        const int64_t end = key0 + n - 1 + window;
+        return end < context ? end : context;
+    }
 };
+
+/* Below any score; the difference of two is 0, as that of infinities is not. */
+template <typename R> constexpr R no_score = (R)-1e30;
 
 inline attention_shape shape_of(const qdri_kernel *kernel)
 {
-    return {kernel->u.attention.n_rows, kernel->u.attention.context, kernel->u.attention.n_heads,
-            kernel->u.attention.n_kv_heads, kernel->u.attention.head_size};
+    return {kernel->u.attention.n_rows,     kernel->u.attention.context,   kernel->u.attention.n_heads,
+            kernel->u.attention.n_kv_heads, kernel->u.attention.head_size, kernel->u.attention.window};
 }
 
 /* A block's work: a tile of rows of one head of one sequence. Tiles with more work come first. */

@@ -186,8 +186,6 @@ cudaError_t launch_mma(const qdri_cuda_target *target, int64_t n_blocks, size_t 
     return launch(target, dim3((unsigned)n_blocks), dim3(mma_threads), shared_bytes, kernel, std::forward<A>(args)...);
 }
 
-inline float mma_scale(const attention_shape &shape) { return (float)(1 / sqrt((double)shape.head_size)); }
-
 /* ---- forward ---- */
 
 /* A block has 128 rows of queries, a warp 32 of them; keys and values are loaded in tiles of 64, each during the
@@ -213,8 +211,10 @@ __device__ inline float quad_sum(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* Masks keys that come after the query's row. */
-__device__ inline void hide_future(float (&scores)[m_tiles][key_rows / 8][4], int row, int key0)
+__device__ inline bool is_seen(int row, int key, int window) { return (unsigned)(row - key) < (unsigned)window; }
+
+/* Masks keys that the query's row does not see. */
+__device__ inline void hide_unseen(float (&scores)[m_tiles][key_rows / 8][4], int row, int key0, int window)
 {
 #pragma unroll
     for (int m = 0; m < m_tiles; m++)
@@ -222,7 +222,8 @@ __device__ inline void hide_future(float (&scores)[m_tiles][key_rows / 8][4], in
         for (int n = 0; n < key_rows / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                if (key0 + n * 8 + mma_col(i) > row + m * 16 + mma_row(i)) scores[m][n][i] = minus_infinity<float>();
+                if (!is_seen(row + m * 16 + mma_row(i), key0 + n * 8 + mma_col(i), window))
+                    scores[m][n][i] = minus_infinity<float>();
 }
 
 /* Turns scores into weights; rescales what was summed with an earlier maximum. */
@@ -270,32 +271,34 @@ __global__ void __launch_bounds__(mma_threads)
     const head_rows<T> q = rows_of(qkv, at.begin, width, at.head * HS);
     const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
     const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
-    const int context = (int)shape.context, row0 = (int)at.row0;
+    const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
     const int first = mma_warp() * m_tiles * 16, row = row0 + first, last = row + m_tiles * 16 - 1;
+    const int begin = (int)shape.first_key(row0, key_rows);
     const int end = row0 + block_rows < context ? row0 + block_rows : context;
     float out[m_tiles][HS / 8][4] = {}, scores[m_tiles][key_rows / 8][4];
     softmax_state state;
 #pragma unroll
     for (int m = 0; m < m_tiles; m++)
         for (int half = 0; half < 2; half++) {
-            state.top[m][half] = minus_infinity<float>();
+            state.top[m][half] = no_score<float>;
             state.sum[m][half] = 0;
         }
     copy_tile<HS, block_rows>(queries, q, row0, context);
-    copy_tile<HS, key_rows>(keys, k, 0, context);
+    copy_tile<HS, key_rows>(keys, k, begin, context);
     end_copies();
-    for (int key0 = 0; key0 < end; key0 += key_rows) {
+    for (int key0 = begin; key0 < end; key0 += key_rows) {
+        const bool sees = key0 <= last && row - key0 - key_rows + 1 < window;
         wait_for_copies();
         __syncthreads();
         copy_tile<HS, key_rows>(values, v, key0, context);
         end_copies();
-        if (key0 <= last) dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys);
+        if (sees) dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys);
         wait_for_copies();
         __syncthreads();
         if (key0 + key_rows < end) copy_tile<HS, key_rows>(keys, k, key0 + key_rows, context);
         end_copies();
-        if (key0 > last) continue;
-        if (key0 + key_rows - 1 > row) hide_future(scores, row, key0);
+        if (!sees) continue;
+        if (key0 + key_rows - 1 > row || last - key0 >= window) hide_unseen(scores, row, key0, window);
         take_softmax<HS>(scores, state, out, scale * log2_of_e);
         add_rows<HS, T>(out, scores, values);
     }
@@ -316,7 +319,7 @@ template <int HS, typename T> cudaError_t launch_forward(const qdri_kernel *kern
 {
     const attention_shape shape = shape_of(kernel);
     return launch_mma(target, count_tiles(shape, shape.n_heads, block_rows), row_bytes<HS>(block_rows + 2 * key_rows),
-                      forward<HS, T>, shape, mma_scale(shape), (const T *)kernel->u.attention.qkv,
+                      forward<HS, T>, shape, (float)kernel->u.attention.scale, (const T *)kernel->u.attention.qkv,
                       (T *)kernel->u.attention.out, (float *)kernel->u.attention.saved);
 }
 
@@ -354,7 +357,7 @@ struct row_facts {
 /* From scores of keys and their slopes: the slopes are replaced by the gradients of the scores. */
 __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows / 8][4],
                                        float (&slopes)[q_tiles][tile_rows / 8][4], const row_facts &facts, int row,
-                                       int key0, float scale)
+                                       int key0, int window, float scale)
 {
 #pragma unroll
     for (int m = 0; m < q_tiles; m++)
@@ -362,9 +365,9 @@ __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows 
         for (int n = 0; n < tile_rows / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const bool is_seen = key0 + n * 8 + mma_col(i) <= row + m * 16 + mma_row(i);
+                const bool sees = is_seen(row + m * 16 + mma_row(i), key0 + n * 8 + mma_col(i), window);
                 const float exponent = scores[m][n][i] * (scale * log2_of_e) - facts.log2_sum[m][i / 2];
-                const float weight = is_seen ? fast_exp2(exponent) : 0;
+                const float weight = sees ? fast_exp2(exponent) : 0;
                 slopes[m][n][i] = weight * (slopes[m][n][i] - facts.delta[m][i / 2]) * scale;
             }
 }
@@ -382,8 +385,9 @@ __global__ void __launch_bounds__(mma_threads)
     const int64_t kv = at.head / shape.group(), width = shape.in_width();
     const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
     const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
-    const int context = (int)shape.context, row0 = (int)at.row0;
+    const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
     const int first = mma_warp() * q_tiles * 16, row = row0 + first, last = row + q_tiles * 16 - 1;
+    const int begin = (int)shape.first_key(row0, tile_rows);
     const int end = row0 + q_rows < context ? row0 + q_rows : context;
     float out[q_tiles][HS / 8][4] = {};
     row_facts facts;
@@ -398,11 +402,11 @@ __global__ void __launch_bounds__(mma_threads)
         }
     copy_tile<HS, q_rows>(queries, rows_of(qkv, at.begin, width, at.head * HS), row0, context);
     copy_tile<HS, q_rows>(grads, rows_of(dy, at.begin, shape.out_width(), at.head * HS), row0, context);
-    copy_tile<HS, tile_rows>(keys, k, 0, context);
-    copy_tile<HS, tile_rows>(values, v, 0, context);
+    copy_tile<HS, tile_rows>(keys, k, begin, context);
+    copy_tile<HS, tile_rows>(values, v, begin, context);
     end_copies();
-    for (int key0 = 0; key0 < end; key0 += tile_rows) {
-        const unsigned now = (unsigned)(key0 / tile_rows % 2) * row_bytes<HS>(tile_rows);
+    for (int key0 = begin; key0 < end; key0 += tile_rows) {
+        const unsigned now = (unsigned)((key0 - begin) / tile_rows % 2) * row_bytes<HS>(tile_rows);
         const unsigned next = row_bytes<HS>(tile_rows) - now;
         float scores[q_tiles][tile_rows / 8][4], slopes[q_tiles][tile_rows / 8][4];
         wait_for_copies();
@@ -412,10 +416,10 @@ __global__ void __launch_bounds__(mma_threads)
             copy_tile<HS, tile_rows>(values + next, v, key0 + tile_rows, context);
         }
         end_copies();
-        if (key0 > last) continue;
+        if (key0 > last || row - key0 - tile_rows + 1 >= window) continue;
         dot_tiles<HS, T>(scores, queries + row_bytes<HS>(first), keys + now);
         dot_tiles<HS, T>(slopes, grads + row_bytes<HS>(first), values + now);
-        score_gradients(scores, slopes, facts, row, key0, scale);
+        score_gradients(scores, slopes, facts, row, key0, window, scale);
         add_rows<HS, T>(out, slopes, keys + now);
     }
 #pragma unroll
@@ -446,7 +450,7 @@ __device__ inline void copy_facts(unsigned to, const float *log_sums, const floa
 /* For a tile of queries, which are columns here: turns scores into weights, and slopes into gradients of the scores. A
  * lane has two columns of each 8. */
 __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4], float (&slopes)[1][tile_rows / 8][4],
-                                        const query_facts &facts, int key, int query0, int n, float scale)
+                                        const query_facts &facts, int key, int query0, int n, int window, float scale)
 {
 #pragma unroll
     for (int t = 0; t < tile_rows / 8; t++)
@@ -457,9 +461,9 @@ __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4], fl
             const float delta = facts.delta[column];
 #pragma unroll
             for (int i = side; i < 4; i += 2) {
-                const bool is_seen = key + mma_row(i) <= query && query < n;
+                const bool sees = is_seen(query, key + mma_row(i), window) && query < n;
                 const float exponent = scores[0][t][i] * (scale * log2_of_e) - log2_sum;
-                const float weight = is_seen ? fast_exp2(exponent) : 0;
+                const float weight = sees ? fast_exp2(exponent) : 0;
                 scores[0][t][i] = weight;
                 slopes[0][t][i] = weight * (slopes[0][t][i] - delta) * scale;
             }
@@ -480,8 +484,8 @@ __global__ void __launch_bounds__(mma_threads)
                                                           dynamic_shared_address());
     const attention_tile at = find_tile(shape, shape.n_kv_heads, k_rows, false);
     const int64_t width = shape.in_width(), out_width = shape.out_width();
-    const int context = (int)shape.context, row0 = (int)at.row0;
-    const int first = mma_warp() * 16, key = row0 + first;
+    const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
+    const int first = mma_warp() * 16, key = row0 + first, end = (int)shape.rows_end(row0, k_rows);
     const int64_t last_head = (at.head + 1) * shape.group() - 1;
     float dk[1][HS / 8][4] = {}, dv[1][HS / 8][4] = {};
     const auto copy_queries = [&](int64_t head, int query0, unsigned turn) {
@@ -498,20 +502,20 @@ __global__ void __launch_bounds__(mma_threads)
     copy_queries(at.head * shape.group(), row0, 0);
     unsigned turn = 0;
     for (int64_t head = at.head * shape.group(); head <= last_head; head++) {
-        for (int query0 = row0; query0 < context; query0 += tile_rows) {
+        for (int query0 = row0; query0 < end; query0 += tile_rows) {
             const unsigned now = turn * row_bytes<HS>(tile_rows);
             float scores[1][tile_rows / 8][4], slopes[1][tile_rows / 8][4];
             wait_for_copies();
             __syncthreads();
-            if (query0 + tile_rows < context) {
+            if (query0 + tile_rows < end) {
                 copy_queries(head, query0 + tile_rows, 1 - turn);
             } else if (head < last_head) {
                 copy_queries(head + 1, row0, 1 - turn);
             }
-            if (query0 + tile_rows > key) {
+            if (query0 + tile_rows > key && query0 - key - 15 < window) {
                 dot_tiles<HS, T>(scores, keys + row_bytes<HS>(first), queries + now);
                 dot_tiles<HS, T>(slopes, values + row_bytes<HS>(first), grads + now);
-                column_gradients(scores, slopes, both_facts[turn], key, query0, context, scale);
+                column_gradients(scores, slopes, both_facts[turn], key, query0, context, window, scale);
                 add_rows<HS, T>(dv, scores, grads + now);
                 add_rows<HS, T>(dk, slopes, queries + now);
             }
@@ -536,7 +540,7 @@ template <int HS, typename T> cudaError_t launch_backward(const qdri_kernel *ker
     const float *log_sums = (const float *)kernel->u.attention.saved;
     float *deltas = (float *)kernel->u.attention.work;
     T *dqkv = (T *)kernel->u.attention.out;
-    const float scale = mma_scale(shape);
+    const float scale = (float)kernel->u.attention.scale;
     LAUNCH_TRY(launch_each(target, shape.n_rows * shape.n_heads * 32, sum_deltas<HS, T>, shape, y, dy, deltas));
     LAUNCH_TRY(launch_mma(target, count_tiles(shape, shape.n_heads, q_rows), row_bytes<HS>(2 * q_rows + 4 * tile_rows),
                           backward_queries<HS, T>, shape, scale, qkv, dy, log_sums, deltas, dqkv));
@@ -559,7 +563,8 @@ cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_t
 {
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
-    if (!qdri_is_narrow(kernel->dtype) || all % 16 != 0 || kernel->u.attention.context > most_context)
+    if (!qdri_is_narrow(kernel->dtype) || all % 16 != 0 || kernel->u.attention.context > most_context ||
+        kernel->u.attention.cap > 0)
         return cudaErrorNotSupported;
     return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, target) : launch_type<bf16>(kernel, target);
 }

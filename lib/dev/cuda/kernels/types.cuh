@@ -38,6 +38,8 @@ __device__ inline float real_log(float x) { return logf(x); }
 __device__ inline double real_log(double x) { return log(x); }
 __device__ inline float real_sqrt(float x) { return sqrtf(x); }
 __device__ inline double real_sqrt(double x) { return sqrt(x); }
+__device__ inline float real_tanh(float x) { return tanhf(x); }
+__device__ inline double real_tanh(double x) { return tanh(x); }
 
 /* Two-byte results do not need the last bits of fp32, and their kernels have no time to compute them. */
 template <typename T> constexpr bool is_quick = sizeof(T) == 2;
