@@ -223,6 +223,12 @@ typedef struct qdr_attention_desc {
     double scale; /**< of scores; 0: 1/sqrt(head_size) */
     double cap; /**< scores become cap·tanh(score/cap); 0: they do not */
     int64_t window; /**< a row sees itself and the window - 1 rows before it; 0: all rows before it */
+    int64_t rotary_columns; /**< of each head of q and k, from its first, that are turned by rotary positions: an even
+                               number; 0: none */
+    int interleaved; /**< 1: pairs are columns 2i and 2i + 1; 0: columns i and i + rotary_columns/2 */
+    const double *frequencies; /**< rotary_columns/2 of them, copied: in row p of a sequence pair i is turned by
+                                  p·frequencies[i] (network.h has them for a network) */
+    double magnitude; /**< of cosines and sines; 0: 1 */
 } qdr_attention_desc;
 /** Causal attention: each row is the mean of the values that it sees, weighted by the softmax of its scores
  * scale·(query · key). `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
@@ -233,7 +239,8 @@ typedef struct qdr_attention_desc {
  * output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
  *                         rows in units that are not whole contexts; the stack is unchanged
- *  @retval QDR_ERR_ARGUMENT  a scale, cap or window that is negative, infinite or NaN; the same */
+ *  @retval QDR_ERR_ARGUMENT  a scale, cap, window or magnitude that is negative, infinite or NaN; rotary columns that
+ *                            are odd or more than head_size, frequencies that are NULL, infinite or NaN; the same */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in,
                                                          qdr_edge *out);
 /** out = gelu(in), the tanh form: 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))). */

@@ -108,7 +108,10 @@ typedef struct qdri_kernel {
             int64_t n_rows, context, n_heads, n_kv_heads, head_size;
             int64_t window; /* a row sees itself and the window - 1 rows before it; 1 to context */
             double scale, cap; /* scores are scale·q·k, or cap·tanh(scale·q·k / cap); cap 0: none */
+            int64_t rotary_columns; /* of each head of q and k, from its first, which are turned in pairs; 0: none */
+            int interleaved; /* 1: pairs are columns 2i and 2i + 1; 0: i and i + rotary_columns / 2 */
             const void *qkv, *y, *dy;
+            const void *rotation; /* for each row of the context, cosines and then sines of all pairs */
             void *out, *saved, *work; /* out: y or dqkv */
         } attention;
         struct {

@@ -51,14 +51,17 @@ static const qdri_operand norm_backward[] = {
     READ("statistics", norm.stats, A, ROW, 2), READ("gamma", norm.gamma, T, COLUMN, 1),
     READ("sums", norm.work, A, ROW, 2),        SUM("dx", norm.dx, T, ELEMENT, 1)};
 
-/* The workspace has at least a sum for each row and head. */
 static const qdri_operand attention[] = {
-    READ("qkv", attention.qkv, T, QKV, 1), WRITE("y", attention.out, T, ELEMENT, 1),
-    WRITE("saved", attention.saved, A, HEAD, 1), WRITE("work", attention.work, A, HEAD, 1)};
-static const qdri_operand attention_backward[] = {
-    READ("dy", attention.dy, T, ELEMENT, 1), READ("qkv", attention.qkv, T, QKV, 1),
-    READ("y", attention.y, T, ELEMENT, 1),   READ("saved", attention.saved, A, HEAD, 1),
-    WRITE("dqkv", attention.out, T, QKV, 1), WRITE("work", attention.work, A, HEAD, 1)};
+    READ("qkv", attention.qkv, T, QKV, 1), READ("rotation", attention.rotation, A, ROTATION, 1),
+    WRITE("y", attention.out, T, ELEMENT, 1), WRITE("saved", attention.saved, A, HEAD, 1),
+    WRITE("work", attention.work, BYTE, WORK, 1)};
+static const qdri_operand attention_backward[] = {READ("dy", attention.dy, T, ELEMENT, 1),
+                                                  READ("qkv", attention.qkv, T, QKV, 1),
+                                                  READ("y", attention.y, T, ELEMENT, 1),
+                                                  READ("saved", attention.saved, A, HEAD, 1),
+                                                  READ("rotation", attention.rotation, A, ROTATION, 1),
+                                                  WRITE("dqkv", attention.out, T, QKV, 1),
+                                                  WRITE("work", attention.work, BYTE, WORK, 1)};
 
 static const qdri_operand embed[] = {READ("tokens", embed.tokens, I32, ROW, 1), READ("E", embed.e, T, TABLE, 1),
                                      WRITE("y", embed.y, T, ELEMENT, 1)};
@@ -135,7 +138,7 @@ int qdri_kernel_operands(qdri_kernel_kind kind, const qdri_operand **operands)
 /* ---- extents ---- */
 
 typedef struct extents {
-    int64_t rows, cols, qkv_cols, heads, parts, table_rows;
+    int64_t rows, cols, qkv_cols, heads, parts, table_rows, turned_cols;
 } extents;
 
 static extents extents_of(const qdri_kernel *kernel)
@@ -153,7 +156,9 @@ static extents extents_of(const qdri_kernel *kernel)
         return (extents){.rows = kernel->u.attention.n_rows,
                          .cols = heads * size,
                          .qkv_cols = (heads + 2 * kernel->u.attention.n_kv_heads) * size,
-                         .heads = heads};
+                         .heads = heads,
+                         .table_rows = kernel->u.attention.context,
+                         .turned_cols = kernel->u.attention.rotary_columns};
     }
     case QDRI_OF_EMBED:
         return (extents){.rows = kernel->u.embed.n_rows,
@@ -188,21 +193,27 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
     case QDRI_PER_COLUMN: n = reads && e.rows == 0 ? 0 : e.cols; break;
     case QDRI_PER_HEAD: n = at_most(e.rows, e.heads); break;
     case QDRI_PER_PART: n = at_most(e.rows, e.parts); break;
+    case QDRI_PER_WORK: n = e.rows == 0 || e.heads == 0 ? 0 : (int64_t)qdri_attention_work_bytes(kernel); break;
+    case QDRI_PER_ROTATION: n = e.rows == 0 ? 0 : at_most(e.table_rows, e.turned_cols); break;
     case QDRI_PER_TABLE: n = reads && e.rows == 0 ? 0 : at_most(e.table_rows, e.cols); break;
     default: break;
     }
     return at_most(n, is_rms ? 1 : operand->times);
 }
 
-/* On a CPU: blocks of scores, panels of one head, and slopes of capped scores; on a GPU: a sum for each row and head. */
+/* On a CPU: blocks of scores, slopes of capped ones, and panels of one head; on a GPU: sums, turned queries and keys. */
 size_t qdri_attention_work_bytes(const qdri_kernel *kernel)
 {
     const size_t context = (size_t)kernel->u.attention.context, size = (size_t)kernel->u.attention.head_size;
-    const size_t n_panels = qdri_is_narrow(kernel->dtype) ? 7 : 0; /* q, k, v, dy or y, dq, dk, dv */
+    const int is_turned = kernel->u.attention.rotary_columns > 0;
     const size_t n_blocks = kernel->u.attention.cap > 0 ? 3 : 2;
-    const size_t n_elems = context * (n_blocks * QDRI_ATTENTION_BLOCK + n_panels * size);
-    const size_t n_sums = (size_t)kernel->u.attention.n_heads * (size_t)kernel->u.attention.n_rows;
-    return qdri_align_bytes((n_sums > n_elems ? n_sums : n_elems) * qdr_dtype_bytes(qdri_sum_type(kernel->dtype)), 64);
+    const size_t n_panels = qdri_is_narrow(kernel->dtype) ? 7 : is_turned ? 2 : 0; /* q, k, v, dy or y, dq, dk, dv */
+    const size_t on_cpu = context * (n_blocks * QDRI_ATTENTION_BLOCK + n_panels * size) *
+                          qdr_dtype_bytes(qdri_sum_type(kernel->dtype));
+    const size_t n_heads = (size_t)kernel->u.attention.n_heads + (size_t)kernel->u.attention.n_kv_heads;
+    const size_t n_turned = is_turned ? (size_t)kernel->u.attention.n_rows * n_heads * size : 0;
+    const size_t on_gpu = qdri_attention_sums_bytes(kernel) + n_turned * qdr_dtype_bytes(kernel->dtype);
+    return qdri_align_bytes(on_cpu > on_gpu ? on_cpu : on_gpu, 64);
 }
 
 /* ---- pointers ---- */

@@ -32,6 +32,8 @@ typedef enum qdri_operand_extent {
     QDRI_PER_COLUMN,
     QDRI_PER_HEAD, /* … rows × heads */
     QDRI_PER_PART, /* … rows of all parts */
+    QDRI_PER_WORK, /* … bytes of an attention's workspace */
+    QDRI_PER_ROTATION, /* … rows of a sequence × columns that are turned */
     QDRI_PER_TABLE, /* … rows of a table (of words, of positions) × columns */
     QDRI_PER_CALL
 } qdri_operand_extent;
@@ -55,7 +57,13 @@ void *qdri_operand_pointer(const qdri_kernel *kernel, const qdri_operand *operan
 /* Sets the pointers, in the order of the table; what is missing at the end, or NULL, is not there. */
 void qdri_kernel_bind(qdri_kernel *kernel, void *const *reads, int n_reads, void *const *writes, int n_writes);
 
-/* Workspace of an attention kernel, in either direction, on any device. */
+/* Workspace of an attention kernel, in either direction, on any device. A GPU's begins with a sum for each row and
+ * head, padded; turned queries and keys follow. */
+static inline size_t qdri_attention_sums_bytes(const qdri_kernel *kernel)
+{
+    const size_t n = (size_t)kernel->u.attention.n_heads * (size_t)kernel->u.attention.n_rows;
+    return (n * (kernel->dtype == QDR_F64 ? sizeof(double) : sizeof(float)) + 63) / 64 * 64;
+}
 size_t qdri_attention_work_bytes(const qdri_kernel *kernel);
 
 /* The kernel's name. */

@@ -132,6 +132,11 @@ static qdr_status attention_check(const qdri_kernel *kernel)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "attention: a window of %" PRId64 " in a context of %" PRId64 "; use 1 to %" PRId64,
                         kernel->u.attention.window, context, context);
+    const int64_t turned = kernel->u.attention.rotary_columns;
+    if (turned < 0 || turned % 2 != 0 || turned > kernel->u.attention.head_size)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "attention: %" PRId64 " rotary columns of %" PRId64 "; use an even number of them", turned,
+                        kernel->u.attention.head_size);
     QDR_TRY(qdri_mul_elems(heads + 2 * kv_heads, kernel->u.attention.head_size, &width));
     return sizes(kernel, rows, width);
 }

@@ -133,6 +133,19 @@ static qdr_status bind_all(qdr_stack *stack, void *const callers[QDRI_CALLER], c
     return QDR_OK;
 }
 
+static qdr_status write_rotation(const qdr_stack *stack, const qdri_rotation *rotation)
+{
+    qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
+    void *host = NULL;
+    if (rotation->table.buffer < 0) return QDR_OK; /* the stack does not run as a whole */
+    QDR_TRY(qdri_calloc(rotation->table.bytes, 1, "rotary positions on the host", &host));
+    qdri_rotation_fill(rotation, stack->net.grad_dtype, host);
+    qdr_status status = qdri_copy(stream, qdri_stack_pointer(stack, rotation->table), host, rotation->table.bytes);
+    if (status == QDR_OK) status = qdri_stream_synchronize(stream);
+    free(host);
+    return status;
+}
+
 /* The stream's memory is allocated after all ranks have theirs, and before anything runs. Parameters and gradients,
  * including their padding, are initially zero. */
 static qdr_status prepare(qdr_stack *stack)
@@ -142,6 +155,7 @@ static qdr_status prepare(qdr_stack *stack)
     qdri_reserve_kernel(stream, stack->kernel_bytes);
     for (int region = 0; region < (int)QDRI_ACTIVATIONS; region++)
         QDR_TRY(qdri_fill_zero(stream, stack->memory[region], stack->net.buffers.region_bytes[region]));
+    for (int i = 0; i < stack->net.n_rotations; i++) QDR_TRY(write_rotation(stack, &stack->net.rotations[i]));
     return qdri_stream_synchronize(stream);
 }
 

@@ -51,6 +51,7 @@ static int64_t cell_rows(const qdri_position *position, int64_t n_rows, int64_t 
 qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qdr_stack_opts *opts)
 {
     QDR_TRY(check_opts(opts));
+    qdri_rotations_free(net);
     const qdri_net old = *net; /* the memory of its lists is kept */
     *net = (qdri_net){.position = *position,
                       .opts = *opts,
@@ -61,6 +62,8 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qd
                       .parameters = old.parameters,
                       .parameter_capacity = old.parameter_capacity,
                       .buffers = {.items = old.buffers.items, .capacity = old.buffers.capacity},
+                      .rotations = old.rotations,
+                      .rotation_capacity = old.rotation_capacity,
                       .hazards = old.hazards};
     if (net->opts.row_unit == 0) net->opts.row_unit = 1;
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
@@ -80,6 +83,8 @@ void qdri_net_free(qdri_net *net)
     free(net->edges);
     free(net->nodes);
     free(net->parameters);
+    qdri_rotations_free(net);
+    free(net->rotations);
     qdri_buffers_free(&net->buffers);
     qdri_hazards_free(&net->hazards);
     *net = (qdri_net){0};

@@ -68,6 +68,14 @@ typedef struct qdri_edge {
     qdri_ref d; /* while a backward pass is built: the location of the gradient, or QDRI_NO_REF */
 } qdri_edge;
 
+/* Rotary positions of attentions. */
+typedef struct qdri_rotation {
+    int64_t context, n_pairs;
+    double magnitude;
+    double *frequencies;
+    qdri_ref table; /* for each row of a sequence, cosines and then sines of all pairs, in the type of sums */
+} qdri_rotation;
+
 /* Kinds of nodes, and the file of ops/ that has each; all but the first two are operations. */
 #define QDRI_NODE_KINDS(X)                                                                                             \
     X(LINEAR, linear)                                                                                                  \
@@ -127,6 +135,7 @@ typedef struct qdri_node {
     qdr_axis axis; /* that splits the columns of the first input, over which statistics are combined */
     qdri_kernel kernel; /* what its kernels have in common, of all rows */
     qdri_key_heads keys; /* attention */
+    int rotation; /* attention: 1 + its number; 0: none */
     double flops[2], bytes[2]; /* of the caller's operation, forward and backward */
     qdri_stand_in stand_in;
     qdri_layer layer;
@@ -147,6 +156,8 @@ typedef struct qdri_net {
     int n_nodes, node_capacity;
     qdri_parameter *parameters;
     int n_parameters, parameter_capacity;
+    qdri_rotation *rotations;
+    int n_rotations, rotation_capacity;
     qdri_buffers buffers; /* region_bytes: set by qdri_net_build() */
     qdri_hazards hazards; /* of the list whose waits were set last */
     qdri_ref workspace; /* for the values of any list that has been made */
@@ -241,6 +252,9 @@ int qdri_net_scatters(const qdri_net *net);
 /* Sets the number of row panels of all layers that do not request their own, and of the batch's parts, before lists are
  * built. Ranks that exchange rows must divide them in the same way. */
 void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts);
+
+/* Writes the table of a rotation. */
+void qdri_rotation_fill(const qdri_rotation *rotation, qdr_dtype sum_type, void *table);
 
 /* The rectangles of the whole parameter that this rank stores; those that it updates, whose offsets begin at
  * state_begin. @return their number */

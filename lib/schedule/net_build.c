@@ -60,6 +60,7 @@ static void place_nodes(qdri_net *net)
         if (node->saved_bytes) node->saved = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, node->saved_bytes);
         if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
     }
+    qdri_rotations_place(net);
     net->op_work = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, work_bytes);
     const int n_parts = qdri_net_batch_parts(net); /* at least 2, which may be chosen later */
     net->loss = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS,

@@ -40,6 +40,12 @@ void qdri_parameters_place(qdri_net *net);
 /* Whether they have the feedback that these codecs need, see qdri_net_change_coding(). */
 QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding);
 
+/* rotations.c */
+/* The rotation of these numbers, which are copied, is a new one or an older one. *number: 1 + its index */
+QDR_NODISCARD qdr_status qdri_rotation_add(qdri_net *net, const qdr_attention_desc *desc, int *number);
+void qdri_rotations_place(qdri_net *net);
+void qdri_rotations_free(qdri_net *net);
+
 /* net_schedules.c */
 /* Starts a list in which the rows are not divided into parts. */
 void qdri_net_begin_list(qdri_builder *builder, const qdri_net *net, qdri_schedule *schedule);

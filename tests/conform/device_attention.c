@@ -7,12 +7,14 @@
 typedef struct shape {
     int64_t n_sequences, context, n_heads, n_kv_heads, head_size, window;
     double scale, cap;
+    int64_t rotary_columns;
+    int interleaved;
 } shape;
 
 typedef struct attention {
     qdri_kernel k;
     int64_t width, out_width;
-    array qkv, y, dy, saved, dqkv;
+    array qkv, y, dy, saved, dqkv, rotation;
     void *work;
 } attention;
 
@@ -35,6 +37,10 @@ static attention attention_make(qdr_dtype dtype, const shape *s)
     a.k.u.attention.window = s->window ? s->window : s->context;
     a.k.u.attention.scale = s->scale > 0 ? s->scale : 1 / sqrt((double)s->head_size);
     a.k.u.attention.cap = s->cap;
+    a.k.u.attention.rotary_columns = s->rotary_columns;
+    a.k.u.attention.interleaved = s->interleaved;
+    a.rotation = make_random(sum_type(dtype), s->context * s->rotary_columns, 1.1); /* any linear map of pairs */
+    a.k.u.attention.rotation = a.rotation.data;
     a.k.u.attention.qkv = a.qkv.data;
     a.k.u.attention.y = a.y.data;
     a.k.u.attention.dy = a.dy.data;
@@ -47,8 +53,8 @@ static attention attention_make(qdr_dtype dtype, const shape *s)
 
 static void attention_drop(attention *a)
 {
-    array *all[] = {&a->qkv, &a->y, &a->dy, &a->saved, &a->dqkv};
-    for (int i = 0; i < 5; i++) drop(all[i]);
+    array *all[] = {&a->qkv, &a->y, &a->dy, &a->saved, &a->dqkv, &a->rotation};
+    for (int i = 0; i < 6; i++) drop(all[i]);
     memory_drop(a->work);
 }
 
@@ -82,6 +88,40 @@ static head head_of(const attention *a, int64_t sequence, int64_t index)
 
 static ref in(const head *h, int64_t row, int64_t col) { return get(&h->a->qkv, (h->row + row) * h->a->width + col); }
 
+/* What turns column `col` of a head in this row of a sequence: x·cosine + partner·sine. cosine 1, sine 0: nothing. */
+typedef struct turn {
+    int64_t partner;
+    ref cosine, sine;
+} turn;
+
+static turn turn_of(const attention *a, int64_t row, int64_t col)
+{
+    const int64_t columns = a->k.u.attention.rotary_columns, n = columns / 2;
+    const int pairs = a->k.u.attention.interleaved;
+    if (col >= columns) return (turn){col, 1, 0};
+    const int64_t i = pairs ? col / 2 : col % n;
+    const int is_second = pairs ? (int)(col % 2) : col >= n;
+    const ref sine = get(&a->rotation, row * columns + n + i);
+    return (turn){is_second ? (pairs ? 2 * i : i) : (pairs ? 2 * i + 1 : i + n), get(&a->rotation, row * columns + i),
+                  is_second ? sine : -sine};
+}
+
+/* Column i of the head that begins at `begin`, turned; *size: the sum of the absolute terms. */
+static ref turned(const head *h, int64_t row, int64_t begin, int64_t i, ref *size)
+{
+    const turn t = turn_of(h->a, row, i);
+    const ref x = t.cosine * in(h, row, begin + i), y = t.sine * in(h, row, begin + t.partner);
+    *size = fabsl(x) + fabsl(y);
+    return x + y;
+}
+
+/* How far it may be off, relative to its size. A GPU rounds it to the type. */
+static ref turning_error(const attention *a)
+{
+    if (a->k.u.attention.rotary_columns == 0) return 0;
+    return gamma_of(a->k.dtype, 3) + (on_cuda() && is_narrow(a->k.dtype) ? roundoff(a->k.dtype) : 0);
+}
+
 static ref out_gradient(const head *h, int64_t row, int64_t col)
 {
     return get(&h->a->dy, (h->row + row) * h->a->out_width + h->o + col);
@@ -114,8 +154,9 @@ static probabilities probabilities_of(const head *h, int64_t row)
         ref score = 0;
         ref score_size = 0;
         for (int64_t i = 0; i < size; i++) {
-            score += scale * in(h, row, h->q + i) * in(h, c, h->k + i);
-            score_size += scale * fabsl(in(h, row, h->q + i) * in(h, c, h->k + i));
+            ref q_size, k_size;
+            score += scale * turned(h, row, h->q, i, &q_size) * turned(h, c, h->k, i, &k_size);
+            score_size += scale * q_size * k_size;
         }
         result.slope[c] = cap > 0 ? 1 - powl(tanhl(score / cap), 2) : 1;
         if (cap > 0) score = cap * tanhl(score / cap);
@@ -125,8 +166,8 @@ static probabilities probabilities_of(const head *h, int64_t row)
     }
     for (int64_t c = result.first; c <= row; c++) result.p[c] /= sum;
     result.log_sum = logl(sum);
-    result.relative = 4 * gamma_of(h->a->k.dtype, size + 4) * most_size + gamma_of(h->a->k.dtype, row + 16) +
-                      of_narrow_weights(h->a->k.dtype);
+    result.relative = 4 * (gamma_of(h->a->k.dtype, size + 4) + turning_error(h->a)) * most_size +
+                      gamma_of(h->a->k.dtype, row + 16) + of_narrow_weights(h->a->k.dtype);
     return result;
 }
 
@@ -187,13 +228,33 @@ static void row_gradients(gradients *g, const head *h, int64_t r)
         const ref ds = p.p[c] * (dp[c] - dot) * p.slope[c] * scale;
         const ref off = p.p[c] * (dp_size[c] + dot_size) * scale * (relative + sums);
         for (int64_t i = 0; i < size; i++) {
-            const ref q = in(h, r, h->q + i);
-            const ref k = in(h, c, h->k + i);
-            const ref d_o = out_gradient(h, r, i);
-            gradients_add(g, h, r, h->q + i, ds * k, off * fabsl(k));
-            gradients_add(g, h, c, h->k + i, ds * q, off * fabsl(q));
+            ref q_size, k_size;
+            const ref q = turned(h, r, h->q, i, &q_size), k = turned(h, c, h->k, i, &k_size);
+            const ref d_o = out_gradient(h, r, i), further = fabsl(ds) * turning_error(h->a);
+            gradients_add(g, h, r, h->q + i, ds * k, (off + further) * k_size);
+            gradients_add(g, h, c, h->k + i, ds * q, (off + further) * q_size);
             gradients_add(g, h, c, h->v + i, p.p[c] * d_o, p.p[c] * fabsl(d_o) * (p.relative + sums * 4));
         }
+    }
+}
+
+/* Gradients of turned heads, of queries and keys, become those of what they were. */
+static void turn_back(gradients *g, const attention *a)
+{
+    const int64_t size = g->size, n_heads = a->k.u.attention.n_heads + a->k.u.attention.n_kv_heads;
+    ref value[64], bound[64];
+    for (int64_t i = 0; i < g->context * n_heads; i++) {
+        const int64_t row = i / n_heads;
+        ref *v = g->value + row * a->width + i % n_heads * size, *b = g->bound + row * a->width + i % n_heads * size;
+        for (int64_t c = 0; c < size; c++) {
+            const turn t = turn_of(a, row, c), back = turn_of(a, row, t.partner);
+            const ref x = t.cosine * v[c], y = back.sine * v[t.partner];
+            value[c] = t.partner == c ? v[c] : x + y;
+            bound[c] = fabsl(t.cosine) * b[c] + fabsl(back.sine) * b[t.partner];
+            bound[c] += turning_error(a) * (fabsl(x) + fabsl(y) + bound[c]);
+        }
+        memcpy(v, value, (size_t)size * sizeof *v);
+        memcpy(b, bound, (size_t)size * sizeof *b);
     }
 }
 
@@ -206,6 +267,7 @@ static void check_backward(const attention *a, int64_t sequence)
         const head h = head_of(a, sequence, i);
         for (int64_t r = 0; r < context; r++) row_gradients(&g, &h, r);
     }
+    turn_back(&g, a);
     for (size_t i = 0; i < n; i++) {
         check_near(&a->dqkv, sequence * (int64_t)n + (int64_t)i, g.value[i], g.bound[i], "dqkv");
     }
@@ -258,6 +320,15 @@ TEST(scores_of_all_kinds)
     run_kind((shape){1, 150, 3, 1, 32, .window = 3}); /* whole blocks and tiles are not seen */
 }
 
+TEST(turned_heads)
+{
+    run_kind((shape){2, 17, 4, 2, 8, .rotary_columns = 8});
+    run_kind((shape){2, 17, 4, 2, 8, .rotary_columns = 8, .interleaved = 1});
+    run_kind((shape){1, 70, 3, 1, 7, .rotary_columns = 4}); /* a part of the columns */
+    run_kind((shape){1, 70, 2, 2, 32, .rotary_columns = 6, .interleaved = 1, .window = 9, .cap = 4});
+    run_kind((shape){1, 130, 2, 1, 32, .rotary_columns = 32});
+}
+
 /* No query heads: nothing comes out, and keys get no gradient. */
 TEST(no_heads)
 {
@@ -298,6 +369,8 @@ TEST(gradient_is_the_difference)
 {
     compare_with_differences((shape){1, 9, 4, 2, 3, .window = 0});
     compare_with_differences((shape){1, 9, 2, 1, 3, .window = 4, .scale = 0.8, .cap = 2});
+    compare_with_differences((shape){1, 7, 4, 2, 5, .rotary_columns = 4});
+    compare_with_differences((shape){1, 7, 2, 2, 4, .rotary_columns = 2, .interleaved = 1, .window = 3});
 }
 
 TEST(bad_shapes_are_refused)
@@ -313,6 +386,12 @@ TEST(bad_shapes_are_refused)
     a.k.u.attention.window = 4;
     CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "a window of 4");
     a.k.u.attention.window = 3;
+    a.k.u.attention.rotary_columns = 3;
+    CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_SHAPE, "3 rotary columns");
+    a.k.u.attention.rotary_columns = 2;
+    a.k.u.attention.rotation = NULL;
+    CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_ARGUMENT, "rotation is NULL, but has 6 elements");
+    a.k.u.attention.rotary_columns = 0;
     a.k.u.attention.work = NULL;
     CHECK_FAILS(qdri_kernel_run(stream, &a.k), QDR_ERR_ARGUMENT, "work is NULL");
     attention_drop(&a);

@@ -68,6 +68,10 @@
     X(qdr_attention_desc, scale, s->attention.scale = 0.25, "attention 'attention' has scale 0.5 on rank 0 and 0.25")  \
     X(qdr_attention_desc, cap, s->attention.cap = 2, "attention 'attention' has cap 0 on rank 0 and 2 on rank 1")      \
     X(qdr_attention_desc, window, s->attention.window = 3, "attention 'attention' has window 4 on rank 0 and 3")       \
+    X(qdr_attention_desc, rotary_columns, s->attention.rotary_columns = 4, "has rotary_columns 2 on rank 0 and 4")     \
+    X(qdr_attention_desc, interleaved, s->attention.interleaved = 1, "has interleaved 0 on rank 0 and 1 on rank 1")    \
+    X(qdr_attention_desc, frequencies, s->attention.frequencies = angles + 1, "has frequency 1 on rank 0 and")  \
+    X(qdr_attention_desc, magnitude, s->attention.magnitude = 2, "has magnitude 1 on rank 0 and 2 on rank 1")          \
     X(qdr_attention_desc, context, s->attention.context = 2, "attention 'attention' has context 4 on rank 0 and 2")    \
     X(qdr_op_desc, name, s->op.name = "op2", "operation 'op' on rank 0 and operation 'op2' on rank 1")                 \
     X(qdr_op_desc, n_in, s->op.n_in = 2, "operation 'op' has n_in 1 on rank 0 and 2 on rank 1")                        \

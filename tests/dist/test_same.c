@@ -17,6 +17,8 @@ enum { ROWS = 16, UNIT = 4, MOST_ELEMS = 16 * 16 };
 /* 64 bytes, after which notes differ. */
 #define SAME_NOTE "{\"steps\": 1000000, \"warmup\": 2000, \"batch\": 32, \"seed\": 17, \"r\":"
 
+static const double angles[] = {1, 0.5, 0.25};
+
 /* The arguments of all calls, in the order in which they are made. */
 typedef struct subject {
     qdr_grid_opts grid;
@@ -78,7 +80,8 @@ static subject usual(const qdr_context *ctx)
         .embedding = {QDR_INIT(qdr_embedding_desc), .name = "emb", .vocab = {16, 2}, .features = {8, 2}, .context = 4},
         .linear = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{8, 2}}, .out = {{16, 2}}, .bias = 1},
         .norm = {QDR_INIT(qdr_norm_desc), .name = "norm", .epsilon = 1e-3, .kind = QDR_NORM_RMS},
-        .attention = {QDR_INIT(qdr_attention_desc), .name = "attention", .head_size = 4, .context = 4},
+        .attention = {QDR_INIT(qdr_attention_desc), .name = "attention", .head_size = 4, .context = 4,
+                      .rotary_columns = 2, .frequencies = angles},
         .op = {QDR_INIT(qdr_op_desc), .name = "op", .n_in = 1, .forward = nothing, .backward = nothing},
         .seed = 1,
         .layer_seed = 2,

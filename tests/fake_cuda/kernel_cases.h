@@ -111,7 +111,7 @@ static void norm_case(kernel_case *c)
 static void attention_case(kernel_case *c)
 {
     qdri_kernel *k = &c->kernel;
-    const int64_t heads = c->number ? 4 : 2, size = 3;
+    const int64_t heads = c->number ? 4 : 2, size = 3, turned = c->number ? 2 : 0;
     const int64_t n_in = ROWS * (heads + 4) * size, n_out = ROWS * heads * size;
     const int is_forward = k->kind == QDRI_K_ATTENTION_FORWARD;
     k->u.attention.n_rows = ROWS;
@@ -122,6 +122,8 @@ static void attention_case(kernel_case *c)
     k->u.attention.n_heads = heads;
     k->u.attention.n_kv_heads = 2;
     k->u.attention.head_size = size;
+    k->u.attention.rotary_columns = turned;
+    k->u.attention.rotation = take(c, sums_of(k->dtype), 3 * turned);
     k->u.attention.qkv = take(c, k->dtype, n_in);
     k->u.attention.y = take(c, k->dtype, n_out);
     k->u.attention.dy = take(c, k->dtype, n_out);

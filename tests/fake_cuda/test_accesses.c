@@ -130,10 +130,11 @@ static size_t type_bytes(const qdri_kernel *kernel, qdri_operand_type type)
     }
 }
 
-/* The kernel touches only some of it: positions that its rows meet, numbers of a step. */
+/* The kernel touches only some of it: positions that its rows meet, numbers of a step, a workspace. */
 static int is_touched_in_part(qdri_kernel_kind kind, const qdri_operand *operand)
 {
     if (kind == QDRI_K_POSITION_ADD || kind == QDRI_K_POSITION_SUM) return operand->extent == QDRI_PER_TABLE;
+    if (operand->extent == QDRI_PER_WORK) return 1;
     return kind >= QDRI_K_ADAMW_RATE && kind <= QDRI_K_ADAMW && operand->extent == QDRI_PER_CALL;
 }
 

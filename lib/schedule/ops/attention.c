@@ -20,6 +20,25 @@ static qdr_status check_scores(const char *who, const qdr_attention_desc *desc)
     return QDR_OK;
 }
 
+static qdr_status check_rotation(const char *who, const qdr_attention_desc *desc)
+{
+    const int64_t n = desc->rotary_columns;
+    QDR_TRY(qdri_check_switch(who, "interleaved", desc->interleaved));
+    if (n < 0 || n % 2 || n > desc->head_size || (n > 0 && !desc->frequencies))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s: %" PRId64 " rotary columns%s; use an even number up to the head size %" PRId64
+                        ", with a frequency for each two",
+                        who, n, desc->frequencies ? "" : ", but no frequencies", desc->head_size);
+    for (int64_t i = 0; i < n / 2; i++)
+        if (!isfinite(desc->frequencies[i]))
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "%s: frequency %" PRId64 " of the rotary positions is %g; use a finite one", who, i,
+                            desc->frequencies[i]);
+    if (!(desc->magnitude >= 0 && desc->magnitude < INFINITY))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: magnitude %g; use a number ≥ 0, 0 means 1", who, desc->magnitude);
+    return QDR_OK;
+}
+
 static qdr_status check_heads(const qdri_net *net, const char *who, const qdr_attention_desc *desc,
                               const qdri_edge *edge)
 {
@@ -70,6 +89,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     QDR_TRY(qdri_op_check_inputs(net, name, 1, &in));
     QDR_TRY(check_heads(net, name, own, &net->edges[in]));
     QDR_TRY(check_scores(name, own));
+    QDR_TRY(check_rotation(name, own));
     const qdri_edge *edge = &net->edges[in];
     const qdr_axis axis = edge->matrix.col_axis;
     qdri_kernel kernel = {.dtype = net->opts.dtype,
@@ -78,7 +98,9 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
                                           .head_size = own->head_size,
                                           .window = window_of(own),
                                           .scale = scale_of(own),
-                                          .cap = own->cap}};
+                                          .cap = own->cap,
+                                          .rotary_columns = own->rotary_columns,
+                                          .interleaved = own->interleaved}};
     qdri_key_heads keys;
     size_t saved_bytes, work_bytes;
     qdri_key_heads_plan(edge, net->position.size[axis], &kernel, &keys);
@@ -93,6 +115,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     node->work_bytes = work_bytes;
     node->needs_all_rows = keys.gathered;
     node->overwrites_only = node->makes_scores = 1;
+    if (own->rotary_columns > 0) QDR_TRY(qdri_rotation_add(net, own, &node->rotation));
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
 }
@@ -105,6 +128,11 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
     qdri_facts_add_real(facts, who, "scale", scale_of(&desc->u.attention));
     qdri_facts_add_real(facts, who, "cap", desc->u.attention.cap);
     qdri_facts_add_int(facts, who, "window", window_of(&desc->u.attention));
+    qdri_facts_add_int(facts, who, "rotary_columns", desc->u.attention.rotary_columns);
+    qdri_facts_add_int(facts, who, "interleaved", desc->u.attention.interleaved);
+    for (int64_t i = 0; i < desc->u.attention.rotary_columns / 2; i++)
+        qdri_facts_add_real(facts, who, "frequency", desc->u.attention.frequencies[i]);
+    qdri_facts_add_real(facts, who, "magnitude", desc->u.attention.magnitude > 0 ? desc->u.attention.magnitude : 1);
 }
 
 /* ---- tasks ---- */
@@ -132,6 +160,11 @@ static void attend(const qdri_op_part *p, int backward, const qdri_refs *reads, 
     qdri_op_add(p, &task, reads, writes);
 }
 
+static qdri_ref rotation_of(const qdri_op_part *p)
+{
+    return p->node->rotation ? p->net->rotations[p->node->rotation - 1].table : QDRI_NO_REF;
+}
+
 static qdri_ref work_of(const qdri_op_part *p)
 {
     return qdri_slice(p->net->op_work, 0, qdri_attention_work_bytes(&p->node->kernel));
@@ -140,24 +173,25 @@ static qdri_ref work_of(const qdri_op_part *p)
 static void forward(const qdri_op_part *p)
 {
     if (!p->node->keys.gathered) {
-        attend(p, 0, &(qdri_refs){1, {qdri_op_input(p, 0)}},
+        attend(p, 0, &(qdri_refs){2, {qdri_op_input(p, 0), rotation_of(p)}},
                &(qdri_refs){3, {qdri_op_output(p), qdri_op_saved(p), work_of(p)}});
         return;
     }
     const qdri_gathered_heads g = qdri_gathered_heads_of(p);
     qdri_key_heads_gather(p, &g);
-    attend(p, 0, &(qdri_refs){1, {g.assembled}}, &(qdri_refs){3, {qdri_op_output(p), g.saved, work_of(p)}});
+    attend(p, 0, &(qdri_refs){2, {g.assembled, rotation_of(p)}},
+           &(qdri_refs){3, {qdri_op_output(p), g.saved, work_of(p)}});
 }
 
 static void backward(const qdri_op_part *p)
 {
     if (!p->node->keys.gathered) {
-        attend(p, 1, &(qdri_refs){4, {p->dy, qdri_op_input(p, 0), qdri_op_output(p), qdri_op_saved(p)}},
+        attend(p, 1, &(qdri_refs){5, {p->dy, qdri_op_input(p, 0), qdri_op_output(p), qdri_op_saved(p), rotation_of(p)}},
                &(qdri_refs){2, {qdri_op_input_gradient(p, 0), work_of(p)}});
         return;
     }
     const qdri_gathered_heads g = qdri_gathered_heads_of(p);
-    attend(p, 1, &(qdri_refs){4, {p->dy, g.assembled, qdri_op_output(p), g.saved}},
+    attend(p, 1, &(qdri_refs){5, {p->dy, g.assembled, qdri_op_output(p), g.saved, rotation_of(p)}},
            &(qdri_refs){2, {g.d_assembled, work_of(p)}});
     qdri_key_heads_return(p, &g);
 }

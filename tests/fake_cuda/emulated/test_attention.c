@@ -7,6 +7,8 @@ typedef struct heads {
     int64_t n_sequences, context, n_heads, n_kv_heads, size;
     int64_t window; /* 0: the context */
     double scale, cap; /* scale 0: 1/sqrt(size) */
+    int64_t rotary_columns;
+    int interleaved;
 } heads;
 
 static heads heads_of(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads, int64_t size)
@@ -30,6 +32,8 @@ static kernel_test attention_of(qdri_kernel_kind kind, const heads *h)
     test.kernel.u.attention.window = h->window ? h->window : h->context;
     test.kernel.u.attention.scale = scale_of(h);
     test.kernel.u.attention.cap = h->cap;
+    test.kernel.u.attention.rotary_columns = h->rotary_columns;
+    test.kernel.u.attention.interleaved = h->interleaved;
     operand *work = add_operand(&test, AT(attention.work), QDR_U8, (int64_t)qdri_attention_work_bytes(&test.kernel));
     memset(work->data, 0xff, bytes_of(work));
     work->is_scratch = 1;
@@ -43,25 +47,66 @@ static int is_mma(const heads *h)
            (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
 }
 
-/* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 are off by u·(size + 2)·size·scale,
- * and so are the weights; sums over a row or a column follow. Tensor cores take weights, gradients of scores and y
+/* How far scores of turned heads may be off. */
+static double turning_bound(const heads *h)
+{
+    return h->rotary_columns ? 3 * roundoff(h->dtype) * (1 + (double)h->size * scale_of(h)) : 0;
+}
+
+/* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 (turned: 1.2) are off by
+ * u·(size + 2)·size·scale, and so are the weights; a GPU rounds what it has turned; sums over a row or a column follow. Tensor cores take weights, gradients of scores and y
  * rounded. */
 static double relative_bound(const heads *h)
 {
     const int64_t terms = h->context * h->n_heads / h->n_kv_heads;
     const double size = (double)h->size;
-    return 4 * roundings(h->dtype, h->size + 2) * size * scale_of(h) + roundings(h->dtype, terms + 2 * h->size) +
-           (is_mma(h) ? 2 * roundoff(h->dtype) : 0);
+    return turning_bound(h) + 6 * roundings(h->dtype, h->size + 4) * size * scale_of(h) +
+           roundings(h->dtype, terms + 2 * h->size) + (is_mma(h) ? 2 * roundoff(h->dtype) : 0);
+}
+
+/* Turns the pairs of a row of a head; back: as their gradients are. */
+static void turn_row(const heads *h, const operand *rotation, int64_t row, int back, double *x)
+{
+    const int64_t n = h->rotary_columns / 2, at = row % h->context * h->rotary_columns;
+    for (int64_t i = 0; i < n; i++) {
+        double *a = x + (h->interleaved ? 2 * i : i), *b = a + (h->interleaved ? 1 : n);
+        const double cosine = value_of(rotation->dtype, rotation->data, at + i), before = *a;
+        const double sine = value_of(rotation->dtype, rotation->data, at + n + i) * (back ? -1 : 1);
+        *a = cosine * before - sine * *b;
+        *b = cosine * *b + sine * before;
+    }
+}
+
+/* What a bound becomes where the gradient is turned back. */
+static void turn_bounds(const heads *h, double *x)
+{
+    const int64_t n = h->rotary_columns / 2;
+    for (int64_t i = 0; i < n; i++) {
+        double *a = x + (h->interleaved ? 2 * i : i), *b = a + (h->interleaved ? 1 : n);
+        *a = *b = 0.6 * (*a + *b);
+    }
+}
+
+/* q, k and v, of which q and k are turned. */
+static double *turned(const heads *h, const operand *qkv, const operand *rotation)
+{
+    double *x = test_calloc((size_t)qkv->n + 1, sizeof *x);
+    for (int64_t i = 0; i < qkv->n; i++) x[i] = value_of(qkv->dtype, qkv->data, i);
+    for (int64_t r = 0; r < h->n_sequences * h->context; r++)
+        for (int64_t i = 0; i < h->n_heads + h->n_kv_heads; i++)
+            turn_row(h, rotation, r, 0, x + r * width_of(h) + i * h->size);
+    return x;
 }
 
 /* One query head of one sequence: its first row, and columns. */
 typedef struct head {
     const heads *h;
-    const operand *qkv, *dy;
+    const double *qkv;
+    const operand *dy;
     int64_t row, q, k, v, o;
 } head;
 
-static head head_of(const heads *h, const operand *qkv, const operand *dy, int64_t sequence, int64_t i)
+static head head_of(const heads *h, const double *qkv, const operand *dy, int64_t sequence, int64_t i)
 {
     const int64_t kv = i / (h->n_heads / h->n_kv_heads);
     return (head){h,
@@ -74,10 +119,7 @@ static head head_of(const heads *h, const operand *qkv, const operand *dy, int64
                   i * h->size};
 }
 
-static double in(const head *a, int64_t row, int64_t col)
-{
-    return value_of(a->qkv->dtype, a->qkv->data, (a->row + row) * width_of(a->h) + col);
-}
+static double in(const head *a, int64_t row, int64_t col) { return a->qkv[(a->row + row) * width_of(a->h) + col]; }
 
 static double slope(const head *a, int64_t row, int64_t col)
 {
@@ -128,22 +170,31 @@ static void backward_sizes(const head *a, int64_t r, const double *p, double *dq
 }
 
 /* Bounds of each element of y (dy: NULL) or of dqkv. */
-static double *bounds_of(const heads *h, const operand *qkv, const operand *dy, int64_t n)
+static double *bounds_of(const heads *h, const operand *qkv, const operand *rotation, const operand *dy, int64_t n)
 {
+    double *x = turned(h, qkv, rotation);
     double *bounds = test_calloc((size_t)n + 1, sizeof *bounds);
     double *p = test_calloc((size_t)h->context, sizeof *p);
     for (int64_t s = 0; s < h->n_sequences; s++)
         for (int64_t i = 0; i < h->n_heads; i++) {
-            const head a = head_of(h, qkv, dy, s, i);
+            const head a = head_of(h, x, dy, s, i);
             for (int64_t r = 0; r < h->context; r++) {
                 weights_of(&a, r, p);
                 if (dy) backward_sizes(&a, r, p, bounds);
                 if (!dy) forward_sizes(&a, r, p, bounds);
             }
         }
+    for (int64_t r = 0; dy && r < h->n_sequences * h->context; r++)
+        for (int64_t i = 0; i < h->n_heads + h->n_kv_heads; i++) turn_bounds(h, bounds + r * width_of(h) + i * h->size);
     for (int64_t i = 0; i < n; i++) bounds[i] *= relative_bound(h);
     test_free(p);
+    test_free(x);
     return bounds;
+}
+
+static const operand *add_rotation(kernel_test *test, const heads *h)
+{
+    return add_random(test, AT(attention.rotation), sum_type(h->dtype), h->context * h->rotary_columns, -0.6, 0.6);
 }
 
 static void forward(const heads *h)
@@ -152,10 +203,12 @@ static void forward(const heads *h)
     const int64_t n_rows = h->n_sequences * h->context;
     const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
     operand *y = add_result(&test, AT(attention.out), h->dtype, n_rows * h->n_heads * h->size, 0, 0);
-    if (h->n_heads > 0) y->bounds = bounds_of(h, qkv, NULL, y->n);
+    const operand *rotation = add_rotation(&test, h);
+    if (h->n_heads > 0) y->bounds = bounds_of(h, qkv, rotation, NULL, y->n);
     /* no larger than size·scale + log(context) */
     add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0,
-               roundings(h->dtype, h->size + h->context) * 4 * (1 + (double)h->size * scale_of(h)));
+               turning_bound(h) +
+                   roundings(h->dtype, h->size + h->context) * 4 * (1 + (double)h->size * scale_of(h)));
     check_kernel(&test);
 }
 
@@ -168,6 +221,7 @@ static void backward(const heads *h)
     const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
     operand *saved = add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0, 0);
     operand *y = add_result(&test, AT(attention.out), h->dtype, n_y, 0, 0);
+    const operand *rotation = add_rotation(&test, h);
     run_on_cpu(&test, results);
     memcpy(saved->data, results[2], bytes_of(saved));
     memcpy(y->data, results[3], bytes_of(y));
@@ -177,7 +231,7 @@ static void backward(const heads *h)
     test.kernel.kind = QDRI_K_ATTENTION_BACKWARD;
     const operand *dy = add_random(&test, AT(attention.dy), h->dtype, n_y, -1, 1);
     operand *dqkv = add_result(&test, AT(attention.out), h->dtype, n_rows * width_of(h), 0, 0);
-    dqkv->bounds = bounds_of(h, qkv, dy, dqkv->n);
+    dqkv->bounds = bounds_of(h, qkv, rotation, dy, dqkv->n);
     check_kernel(&test);
 }
 
@@ -212,11 +266,15 @@ static heads random_scores(heads h)
 {
     h.window = test_between(&seed, 1, h.context);
     h.scale = uniform(0.05, 0.3);
+    h.interleaved = (int)test_between(&seed, 0, 1);
+    h.rotary_columns = 2 * test_between(&seed, 0, h.size / 2);
     return h;
 }
 
 TEST(scores)
 {
+    check_heads((heads){0, 1, 40, 2, 1, 130, .rotary_columns = 128});
+    check_heads((heads){0, 2, 9, 2, 2, 6, .rotary_columns = 4, .interleaved = 1});
     check_heads((heads){0, 2, 17, 4, 2, 8, .cap = 0.5});
     check_heads((heads){0, 1, 70, 2, 1, 130, .window = 33, .scale = 0.02, .cap = 2});
     for (int round = 0; round < cases(8); round++)

@@ -3,6 +3,8 @@
  * in the design document, descriptions that are refused. */
 #include "qdr_test.h"
 
+#include <math.h>
+
 #include "core/group.h"
 #include "core/operands.h"
 #include "core/size.h"
@@ -418,6 +420,49 @@ TEST(an_embedding_is_tied_once)
     for (int table = -2; table <= net.n_nodes; table++) { /* among them the one that is tied */
         const qdri_node_desc head = {QDRI_NODE_LINEAR, "again", {1}, {.linear = {{.size = 0}, 1 + table}}};
         if (table != -1) CHECK_FAILS(qdri_net_add(&net, &head, &y), QDR_ERR_ARGUMENT, words);
+    }
+    qdri_net_free(&net);
+}
+
+/* Angles are computed in double: in f32 a cosine errs by its rounding alone, far from the first position, too. */
+TEST(rotary_angles)
+{
+    const int64_t context = 1000001, step = 997;
+    double frequencies[] = {1, 0.31622776601683794};
+    const qdri_rotation rotation = {context, 2, 1.5, frequencies, QDRI_NO_REF};
+    float *table = test_malloc((size_t)context * 4 * sizeof *table);
+    qdri_rotation_fill(&rotation, QDR_F32, table);
+    for (int64_t row = (context - 1) % step; row < context; row += step)
+        for (int i = 0; i < 2; i++) {
+            const long double angle = (long double)row * frequencies[i];
+            assert_true(fabsl(table[4 * row + i] - 1.5L * cosl(angle)) < 1e-6L);
+            assert_true(fabsl(table[4 * row + 2 + i] - 1.5L * sinl(angle)) < 1e-6L);
+        }
+    test_free(table);
+}
+
+/* Attentions that turn by the same angles share a table; older nets leave nothing. */
+TEST(rotations_are_shared)
+{
+    static const int sizes[QDR_N_AXES] = {1, 1, 1, 1};
+    const qdri_position position = position_of(sizes, 0);
+    const gpt_net gpt = small_gpt(QDR_REPLICATED);
+    const double frequencies[] = {1, 0.5, 0.25};
+    qdri_net net = {0};
+    for (int round = 0; round < 2; round++) {
+        qdr_attention_desc desc = {.context = 8, .rotary_columns = 4, .frequencies = frequencies};
+        int first = 0, same = 0, other = 0;
+        CHECK_OK(gpt_net_describe(&net, &gpt, &position));
+        assert_int_equal(net.n_rotations, 0);
+        CHECK_OK(qdri_rotation_add(&net, &desc, &first));
+        desc.magnitude = 1;
+        CHECK_OK(qdri_rotation_add(&net, &desc, &same));
+        desc.frequencies = frequencies + 1;
+        CHECK_OK(qdri_rotation_add(&net, &desc, &other));
+        assert_true(first == 1 && same == 1 && other == 2);
+        CHECK_OK(qdri_net_place(&net));
+        assert_int_equal(net.n_rotations, 2);
+        assert_int_equal(net.rotations[1].table.bytes, 8 * 4 * sizeof(float));
     }
     qdri_net_free(&net);
 }

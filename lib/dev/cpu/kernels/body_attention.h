@@ -6,7 +6,7 @@
 /* One head of one sequence: matrices [context, head_size] and their leading dimensions. */
 typedef struct head {
     int64_t context, head_size;
-    int64_t in_stride, out_stride; /* of q, k, v, dq, dk, dv; of o, d_o */
+    int64_t qk_stride, in_stride, out_stride; /* of q, k; of v, dq, dk, dv; of o, d_o */
     int64_t window;
     real scale, cap;
     const real *q, *k, *v, *d_o;
@@ -87,8 +87,8 @@ static void head_forward(const head *h)
         const int64_t left = h->context - begin;
         const int64_t rows = left < QDRI_ATTENTION_BLOCK ? left : QDRI_ATTENTION_BLOCK;
         const int64_t from = first_key(h, begin), cols = begin + rows - from;
-        head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->in_stride, h->in_stride,
-                     h->k + from * h->in_stride, h->in_stride, 0, h->scores, ld);
+        head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->qk_stride, h->qk_stride,
+                     h->k + from * h->qk_stride, h->qk_stride, 0, h->scores, ld);
         if (h->cap > 0) cap_scores(h, rows, cols);
         for (int64_t r = 0; r < rows; r++) {
             const int64_t first = first_key(h, begin + r) - from, end = begin + r + 1 - from;
@@ -120,9 +120,9 @@ static void block_backward(const head *h, int64_t begin, int64_t rows)
     const int64_t ld = h->context;
     const int64_t from = first_key(h, begin), cols = begin + rows - from;
     const int64_t at = from * h->in_stride; /* of the first key */
-    const real *q = h->q + begin * h->in_stride;
+    const real *q = h->q + begin * h->qk_stride, *k = h->k + from * h->qk_stride;
     const real *d_o = h->d_o + begin * h->out_stride;
-    head_product(0, 1, rows, cols, hs, h->scale, q, h->in_stride, h->k + at, h->in_stride, 0, h->scores, ld);
+    head_product(0, 1, rows, cols, hs, h->scale, q, h->qk_stride, k, h->qk_stride, 0, h->scores, ld);
     head_product(0, 1, rows, cols, hs, 1, d_o, h->out_stride, h->v + at, h->in_stride, 0, h->ds, ld);
     if (h->cap > 0) cap_scores(h, rows, cols);
     for (int64_t r = 0; r < rows; r++) {
@@ -134,9 +134,8 @@ static void block_backward(const head *h, int64_t begin, int64_t rows)
     }
     for (int64_t i = 0; h->slopes && i < rows * cols; i++)
         h->ds[i / cols * ld + i % cols] *= h->slopes[i / cols * ld + i % cols];
-    head_product(0, 0, rows, hs, cols, 1, h->ds, ld, h->k + at, h->in_stride, 0, h->dq + begin * h->in_stride,
-                 h->in_stride);
-    head_product(1, 0, cols, hs, rows, 1, h->ds, ld, q, h->in_stride, 1, h->dk + at, h->in_stride);
+    head_product(0, 0, rows, hs, cols, 1, h->ds, ld, k, h->qk_stride, 0, h->dq + begin * h->in_stride, h->in_stride);
+    head_product(1, 0, cols, hs, rows, 1, h->ds, ld, q, h->qk_stride, 1, h->dk + at, h->in_stride);
     head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, 1, h->dv + at, h->in_stride);
 }
 
@@ -176,12 +175,12 @@ static offsets find_offsets(const qdri_kernel *kernel, int64_t sequence, int64_t
                      .o = head_index * hs};
 }
 
-/* The panels of a converted head follow the two blocks of scores, and slopes of scores those. */
+/* The panels of a head that is converted or turned follow the blocks of scores. */
 static real *panel(const qdri_kernel *kernel, int index)
 {
-    const int64_t context = kernel->u.attention.context;
-    return (real *)kernel->u.attention.work + 2 * QDRI_ATTENTION_BLOCK * context +
-           index * context * kernel->u.attention.head_size;
+    const int64_t context = kernel->u.attention.context, n_blocks = kernel->u.attention.cap > 0 ? 3 : 2;
+    return (real *)kernel->u.attention.work +
+           context * (n_blocks * QDRI_ATTENTION_BLOCK + index * kernel->u.attention.head_size);
 }
 
 /* A head's matrix as `real`: the original, or converted into panel `index`. */
@@ -196,6 +195,43 @@ static const real *head_load(const qdri_kernel *kernel, const void *data, int64_
         SIMD for (int64_t c = 0; c < hs; c++) to[r * hs + c] = get(from[r * width + c]);
     }
     return to;
+}
+
+static int is_turned(const qdri_kernel *kernel) { return kernel->u.attention.rotary_columns > 0; }
+
+/* Turns the pairs of a row of a head; sign -1: back. */
+static void turn_row(const qdri_kernel *kernel, int64_t row, real sign, real *x)
+{
+    const int64_t n = kernel->u.attention.rotary_columns / 2;
+    const int64_t step = kernel->u.attention.interleaved ? 2 : 1, other = kernel->u.attention.interleaved ? 1 : n;
+    const real *cosines = (const real *)kernel->u.attention.rotation + row * 2 * n, *sines = cosines + n;
+    for (int64_t i = 0; i < n; i++) {
+        const real a = x[i * step], b = x[i * step + other], sine = sign * sines[i];
+        x[i * step] = a * cosines[i] - b * sine;
+        x[i * step + other] = b * cosines[i] + a * sine;
+    }
+}
+
+/* The same of queries or keys, turned. */
+static const real *head_load_turned(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col, int index)
+{
+    const void *qkv = kernel->u.attention.qkv;
+    if (!is_turned(kernel)) return head_load(kernel, qkv, row, width, col, index);
+    const elem *from = (const elem *)qkv + row * width + col;
+    const int64_t hs = kernel->u.attention.head_size;
+    real *to = panel(kernel, index);
+    for (int64_t r = 0; r < kernel->u.attention.context; r++, to += hs) {
+        SIMD for (int64_t c = 0; c < hs; c++) to[c] = get(from[r * width + c]);
+        turn_row(kernel, r, 1, to);
+    }
+    return panel(kernel, index);
+}
+
+/* Gradients of turned queries or keys become those of what was loaded. */
+static void head_turn_back(const qdri_kernel *kernel, real *d, int64_t stride)
+{
+    for (int64_t r = 0; is_turned(kernel) && r < kernel->u.attention.context; r++)
+        turn_row(kernel, r, -1, d + r * stride);
 }
 
 /* Where a head's result is computed: in place, or in panel `index`, from which head_store() rounds it. */
@@ -219,23 +255,23 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
 {
     const int64_t context = kernel->u.attention.context;
     const int64_t hs = kernel->u.attention.head_size;
-    const void *qkv = kernel->u.attention.qkv;
     real *work = kernel->u.attention.work;
     return (head){
         .context = context,
         .head_size = hs,
+        .qk_stride = ELEM_IS_REAL && !is_turned(kernel) ? at->in_width : hs,
         .in_stride = ELEM_IS_REAL ? at->in_width : hs,
         .out_stride = ELEM_IS_REAL ? at->out_width : hs,
         .window = kernel->u.attention.window,
         .scale = (real)kernel->u.attention.scale,
         .cap = (real)kernel->u.attention.cap,
-        .q = head_load(kernel, qkv, at->row, at->in_width, at->q, 0),
-        .k = head_load(kernel, qkv, at->row, at->in_width, at->k, 1),
-        .v = head_load(kernel, qkv, at->row, at->in_width, at->v, 2),
+        .q = head_load_turned(kernel, at->row, at->in_width, at->q, 0),
+        .k = head_load_turned(kernel, at->row, at->in_width, at->k, 1),
+        .v = head_load(kernel, kernel->u.attention.qkv, at->row, at->in_width, at->v, 2),
         .log_sums = (real *)kernel->u.attention.saved + at->row * kernel->u.attention.n_heads + head_index * context,
         .scores = work,
         .ds = work + QDRI_ATTENTION_BLOCK * context,
-        .slopes = kernel->u.attention.cap > 0 ? panel(kernel, ELEM_IS_REAL ? 0 : 7) : NULL,
+        .slopes = kernel->u.attention.cap > 0 ? work + 2 * QDRI_ATTENTION_BLOCK * context : NULL,
     };
 }
 
@@ -272,8 +308,10 @@ static void attention_backward(const qdri_kernel *kernel)
             h.dk = head_out(kernel, at.row, at.in_width, at.k, 5);
             h.dv = head_out(kernel, at.row, at.in_width, at.v, 6);
             head_backward(&h, i % group == 0);
+            head_turn_back(kernel, h.dq, h.in_stride);
             head_store(kernel, at.row, at.in_width, at.q, h.dq);
             if ((i + 1) % group != 0) continue;
+            head_turn_back(kernel, h.dk, h.in_stride);
             head_store(kernel, at.row, at.in_width, at.k, h.dk);
             head_store(kernel, at.row, at.in_width, at.v, h.dv);
         }

@@ -105,15 +105,15 @@ template <typename R> struct scoring {
 
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    forward(attention_shape shape, scoring<real_of<T>> how, const T *qkv, T *y, real_of<T> *log_sums)
+    forward(attention_shape shape, scoring<real_of<T>> how, const T *qk, const T *qkv, T *y, real_of<T> *log_sums)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
     const attention_tile at = find_tile(shape, shape.n_heads, tile, true);
-    const int64_t kv = at.head / shape.group(), width = shape.in_width();
-    const head_rows<T> q = rows_of(qkv, at.begin, width, at.head * shape.head_size);
-    const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
-    const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
+    const int64_t kv = at.head / shape.group();
+    const head_rows<T> q = rows_of(qk, at.begin, shape.qk_width, at.head * shape.head_size);
+    const head_rows<T> k = rows_of(qk, at.begin, shape.qk_width, shape.k_col(kv));
+    const head_rows<T> v = rows_of(qkv, at.begin, shape.in_width(), shape.v_col(kv));
     const int64_t col = (int64_t)blockIdx.y * out_cols;
     const int first = warp_number() * warp_rows;
     R out[warp_rows][D] = {}, scores[warp_rows], top[warp_rows], sum[warp_rows] = {};
@@ -156,13 +156,13 @@ template <typename T> struct query_head {
 };
 
 template <typename T>
-__device__ inline query_head<T> find_head(const attention_shape &shape, int64_t head, int64_t begin, const T *qkv,
-                                          const T *dy, const real_of<T> *log_sums, real_of<T> *deltas)
+__device__ inline query_head<T> find_head(const attention_shape &shape, int64_t head, int64_t begin, const T *qk,
+                                          const T *qkv, const T *dy, const real_of<T> *log_sums, real_of<T> *deltas)
 {
-    const int64_t kv = head / shape.group(), width = shape.in_width();
-    return {rows_of(qkv, begin, width, head * shape.head_size),
-            rows_of(qkv, begin, width, shape.k_col(kv)),
-            rows_of(qkv, begin, width, shape.v_col(kv)),
+    const int64_t kv = head / shape.group();
+    return {rows_of(qk, begin, shape.qk_width, head * shape.head_size),
+            rows_of(qk, begin, shape.qk_width, shape.k_col(kv)),
+            rows_of(qkv, begin, shape.in_width(), shape.v_col(kv)),
             rows_of(dy, begin, shape.out_width(), head * shape.head_size),
             log_sums + shape.sums_at(head, begin),
             deltas + shape.sums_at(head, begin)};
@@ -208,13 +208,13 @@ __device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of
 
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    backward_queries(attention_shape shape, scoring<real_of<T>> how, const T *qkv, const T *dy,
+    backward_queries(attention_shape shape, scoring<real_of<T>> how, const T *qk, const T *qkv, const T *dy,
                      const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
     const attention_tile at = find_tile(shape, shape.n_heads, tile, true);
-    const query_head<T> head = find_head(shape, at.head, at.begin, qkv, dy, log_sums, all_deltas);
+    const query_head<T> head = find_head(shape, at.head, at.begin, qk, qkv, dy, log_sums, all_deltas);
     const int64_t col = (int64_t)blockIdx.y * out_cols;
     const int first = warp_number() * warp_rows;
     R out[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows], steep[warp_rows], deltas[warp_rows];
@@ -238,8 +238,8 @@ __global__ void __launch_bounds__(threads)
 /* All query heads of one key head add to a tile of its dk and dv, in order. */
 template <typename T, int D>
 __global__ void __launch_bounds__(threads)
-    backward_keys(attention_shape shape, scoring<real_of<T>> how, const T *qkv, const T *dy, const real_of<T> *log_sums,
-                  real_of<T> *all_deltas, T *dqkv)
+    backward_keys(attention_shape shape, scoring<real_of<T>> how, const T *qk, const T *qkv, const T *dy,
+                  const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(threads)
     const int first = warp_number() * warp_rows;
     R dk[warp_rows][D] = {}, dv[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows];
     for (int64_t i = 0; i < shape.group(); i++) {
-        const query_head<T> head = find_head(shape, at.head * shape.group() + i, at.begin, qkv, dy, log_sums,
+        const query_head<T> head = find_head(shape, at.head * shape.group() + i, at.begin, qk, qkv, dy, log_sums,
                                              all_deltas);
         for (int64_t row0 = at.row0; row0 < shape.rows_end(at.row0, tile); row0 += tile) {
             const int64_t row = row0 + lane_number();
@@ -281,6 +281,50 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
+/* ---- turning queries and keys ---- */
+
+/* Each row of a head is turned once, in memory: a tile of keys is loaded for each tile of queries anew, on tensor cores
+ * by asynchronous copies, which cannot turn it. */
+
+struct turning {
+    int64_t columns;
+    bool interleaved, back;
+};
+
+/* One warp for each row of each head of queries and keys. from, to: those of the first row; may be the same. */
+template <typename T>
+__global__ void turn(attention_shape shape, turning how, const real_of<T> *rotation, const T *from, int64_t from_width,
+                     T *to, int64_t to_width)
+{
+    typedef real_of<T> R;
+    const int64_t n_heads = shape.n_heads + shape.n_kv_heads, i = thread_number() / 32;
+    const int64_t row = i / n_heads, col = i % n_heads * shape.head_size, n = how.columns / 2;
+    if (row >= shape.n_rows) return;
+    from += row * from_width + col;
+    to += row * to_width + col;
+    const R *cosines = rotation + row % shape.context * how.columns, *sines = cosines + n;
+    for (int64_t k = lane_number(); k < n; k += 32) {
+        const int64_t a = how.interleaved ? 2 * k : k, b = how.interleaved ? a + 1 : k + n;
+        const R x = get(from[a]), y = get(from[b]), sine = how.back ? -sines[k] : sines[k];
+        to[a] = put<T>(x * cosines[k] - y * sine);
+        to[b] = put<T>(y * cosines[k] + x * sine);
+    }
+    for (int64_t c = how.columns + lane_number(); !how.back && c < shape.head_size; c += 32) to[c] = from[c];
+}
+
+/* Copies them to the workspace, or turns their gradients back. */
+template <typename T> cudaError_t launch_turn(const qdri_kernel *kernel, const qdri_cuda_target *target, bool back)
+{
+    const attention_shape shape = shape_of(kernel);
+    const int64_t n = shape.n_rows * (shape.n_heads + shape.n_kv_heads) * 32;
+    const turning how = {kernel->u.attention.rotary_columns, kernel->u.attention.interleaved != 0, back};
+    const auto *rotation = (const real_of<T> *)kernel->u.attention.rotation;
+    const T *from = (const T *)(back ? kernel->u.attention.out : kernel->u.attention.qkv);
+    T *to = back ? (T *)kernel->u.attention.out : turned_of<T>(kernel);
+    return launch_each(target, n, turn<T>, shape, how, rotation, from, shape.in_width(), to,
+                       back ? shape.in_width() : shape.qk_width);
+}
+
 /* ---- launches ---- */
 
 template <typename T> scoring<real_of<T>> scoring_of(const qdri_kernel *kernel)
@@ -297,7 +341,7 @@ template <typename T, int D> cudaError_t launch_forward(const qdri_kernel *kerne
 {
     const attention_shape shape = shape_of(kernel);
     return launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape, scoring_of<T>(kernel),
-                  (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
+                  qk_of<T>(kernel), (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
                   (real_of<T> *)kernel->u.attention.saved);
 }
 
@@ -305,20 +349,30 @@ template <typename T, int D> cudaError_t launch_backward(const qdri_kernel *kern
 {
     typedef real_of<T> R;
     const attention_shape shape = shape_of(kernel);
-    const T *qkv = (const T *)kernel->u.attention.qkv, *dy = (const T *)kernel->u.attention.dy;
+    const T *qk = qk_of<T>(kernel), *qkv = (const T *)kernel->u.attention.qkv;
+    const T *dy = (const T *)kernel->u.attention.dy;
     const R *log_sums = (const R *)kernel->u.attention.saved;
     R *deltas = (R *)kernel->u.attention.work;
     T *dqkv = (T *)kernel->u.attention.out;
     LAUNCH_TRY(launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, backward_queries<T, D>, shape,
-                      scoring_of<T>(kernel), qkv, dy, log_sums, deltas, dqkv));
+                      scoring_of<T>(kernel), qk, qkv, dy, log_sums, deltas, dqkv));
     return launch(target, grid_of(shape, shape.n_kv_heads), dim3(threads), 0, backward_keys<T, D>, shape,
-                  scoring_of<T>(kernel), qkv, dy, log_sums, deltas, dqkv);
+                  scoring_of<T>(kernel), qk, qkv, dy, log_sums, deltas, dqkv);
 }
 
 template <typename T, int D> cudaError_t launch_either(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     return kernel->kind == QDRI_K_ATTENTION_FORWARD ? launch_forward<T, D>(kernel, target)
                                                     : launch_backward<T, D>(kernel, target);
+}
+
+template <typename T> cudaError_t launch_heads(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    const cudaError_t error = qdri_cuda_attention_mma(kernel, target);
+    if (error != cudaErrorNotSupported) return error;
+    if (kernel->u.attention.head_size <= 32) return launch_either<T, 1>(kernel, target);
+    if (kernel->u.attention.head_size <= 64) return launch_either<T, 2>(kernel, target);
+    return launch_either<T, out_cols / 32>(kernel, target);
 }
 
 } // namespace
@@ -332,12 +386,11 @@ cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_targe
         if (bytes == 0 || kernel->kind == QDRI_K_ATTENTION_FORWARD) return cudaSuccess;
         return cudaMemsetAsync(kernel->u.attention.out, 0, bytes, target->stream);
     }
-    const cudaError_t error = qdri_cuda_attention_mma(kernel, target);
-    if (error != cudaErrorNotSupported) return error;
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        if (shape.head_size <= 32) return launch_either<T, 1>(kernel, target);
-        if (shape.head_size <= 64) return launch_either<T, 2>(kernel, target);
-        return launch_either<T, out_cols / 32>(kernel, target);
+        if (is_turned(kernel)) LAUNCH_TRY(launch_turn<T>(kernel, target, false));
+        LAUNCH_TRY(launch_heads<T>(kernel, target));
+        return is_turned(kernel) && kernel->kind == QDRI_K_ATTENTION_BACKWARD ? launch_turn<T>(kernel, target, true)
+                                                                              : cudaSuccess;
     });
 }

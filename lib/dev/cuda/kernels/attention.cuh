@@ -3,10 +3,12 @@
 #ifndef QDRI_DEV_CUDA_KERNELS_ATTENTION_CUH
 #define QDRI_DEV_CUDA_KERNELS_ATTENTION_CUH
 
+#include "core/operands.h"
 #include "dev/cuda/kernels/rows.cuh"
 
 struct attention_shape {
     int64_t n_rows, context, n_heads, n_kv_heads, head_size, window;
+    int64_t qk_width; /* columns of a matrix of queries and keys: in_width(), or less if they have been turned */
     __host__ __device__ int64_t in_width() const { return (n_heads + 2 * n_kv_heads) * head_size; }
     __host__ __device__ int64_t out_width() const { return n_heads * head_size; }
     __host__ __device__ int64_t group() const { return n_heads / n_kv_heads; }
@@ -31,10 +33,28 @@ struct attention_shape {
 /* Below any score; the difference of two is 0, as that of infinities is not. */
 template <typename R> constexpr R no_score = (R)-1e30;
 
+inline bool is_turned(const qdri_kernel *kernel) { return kernel->u.attention.rotary_columns > 0; }
+
 inline attention_shape shape_of(const qdri_kernel *kernel)
 {
-    return {kernel->u.attention.n_rows,     kernel->u.attention.context,   kernel->u.attention.n_heads,
-            kernel->u.attention.n_kv_heads, kernel->u.attention.head_size, kernel->u.attention.window};
+    const int64_t n_heads = kernel->u.attention.n_heads, n_kv_heads = kernel->u.attention.n_kv_heads;
+    return {kernel->u.attention.n_rows,
+            kernel->u.attention.context,
+            n_heads,
+            n_kv_heads,
+            kernel->u.attention.head_size,
+            kernel->u.attention.window,
+            (n_heads + (is_turned(kernel) ? 1 : 2) * n_kv_heads) * kernel->u.attention.head_size};
+}
+
+/* Queries and keys; those that are turned are in the workspace. */
+template <typename T> T *turned_of(const qdri_kernel *kernel)
+{
+    return (T *)((char *)kernel->u.attention.work + qdri_attention_sums_bytes(kernel));
+}
+template <typename T> const T *qk_of(const qdri_kernel *kernel)
+{
+    return is_turned(kernel) ? turned_of<T>(kernel) : (const T *)kernel->u.attention.qkv;
 }
 
 /* A block's work: a tile of rows of one head of one sequence. Tiles with more work come first. */

@@ -261,15 +261,15 @@ __device__ inline void take_softmax(float (&scores)[m_tiles][key_rows / 8][4], s
 
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    forward(attention_shape shape, float scale, const T *qkv, T *y, float *log_sums)
+    forward(attention_shape shape, float scale, const T *qk, const T *qkv, T *y, float *log_sums)
 {
     const unsigned queries = dynamic_shared_address();
     const unsigned keys = queries + row_bytes<HS>(block_rows);
     const unsigned values = keys + row_bytes<HS>(key_rows);
     const attention_tile at = find_tile(shape, shape.n_heads, block_rows, true);
     const int64_t kv = at.head / shape.group(), width = shape.in_width();
-    const head_rows<T> q = rows_of(qkv, at.begin, width, at.head * HS);
-    const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
+    const head_rows<T> q = rows_of(qk, at.begin, shape.qk_width, at.head * HS);
+    const head_rows<T> k = rows_of(qk, at.begin, shape.qk_width, shape.k_col(kv));
     const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
     const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
     const int first = mma_warp() * m_tiles * 16, row = row0 + first, last = row + m_tiles * 16 - 1;
@@ -319,8 +319,9 @@ template <int HS, typename T> cudaError_t launch_forward(const qdri_kernel *kern
 {
     const attention_shape shape = shape_of(kernel);
     return launch_mma(target, count_tiles(shape, shape.n_heads, block_rows), row_bytes<HS>(block_rows + 2 * key_rows),
-                      forward<HS, T>, shape, (float)kernel->u.attention.scale, (const T *)kernel->u.attention.qkv,
-                      (T *)kernel->u.attention.out, (float *)kernel->u.attention.saved);
+                      forward<HS, T>, shape, (float)kernel->u.attention.scale, qk_of<T>(kernel),
+                      (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
+                      (float *)kernel->u.attention.saved);
 }
 
 /* ---- backward ---- */
@@ -374,7 +375,7 @@ __device__ inline void score_gradients(const float (&scores)[q_tiles][tile_rows 
 
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    backward_queries(attention_shape shape, float scale, const T *qkv, const T *dy, const float *log_sums,
+    backward_queries(attention_shape shape, float scale, const T *qk, const T *qkv, const T *dy, const float *log_sums,
                      const float *deltas, T *dqkv)
 {
     const unsigned queries = dynamic_shared_address();
@@ -383,7 +384,7 @@ __global__ void __launch_bounds__(mma_threads)
     const unsigned values = keys + row_bytes<HS>(2 * tile_rows);
     const attention_tile at = find_tile(shape, shape.n_heads, q_rows, true);
     const int64_t kv = at.head / shape.group(), width = shape.in_width();
-    const head_rows<T> k = rows_of(qkv, at.begin, width, shape.k_col(kv));
+    const head_rows<T> k = rows_of(qk, at.begin, shape.qk_width, shape.k_col(kv));
     const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
     const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
     const int first = mma_warp() * q_tiles * 16, row = row0 + first, last = row + q_tiles * 16 - 1;
@@ -400,7 +401,7 @@ __global__ void __launch_bounds__(mma_threads)
             facts.log2_sum[m][half] = r < context ? log_sums[i] * log2_of_e : 0;
             facts.delta[m][half] = r < context ? deltas[i] : 0;
         }
-    copy_tile<HS, q_rows>(queries, rows_of(qkv, at.begin, width, at.head * HS), row0, context);
+    copy_tile<HS, q_rows>(queries, rows_of(qk, at.begin, shape.qk_width, at.head * HS), row0, context);
     copy_tile<HS, q_rows>(grads, rows_of(dy, at.begin, shape.out_width(), at.head * HS), row0, context);
     copy_tile<HS, tile_rows>(keys, k, begin, context);
     copy_tile<HS, tile_rows>(values, v, begin, context);
@@ -472,7 +473,7 @@ __device__ inline void column_gradients(float (&scores)[1][tile_rows / 8][4], fl
 
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    backward_keys(attention_shape shape, float scale, const T *qkv, const T *dy, const float *log_sums,
+    backward_keys(attention_shape shape, float scale, const T *qk, const T *qkv, const T *dy, const float *log_sums,
                   const float *deltas, T *dqkv)
 {
     const unsigned keys = dynamic_shared_address();
@@ -491,13 +492,13 @@ __global__ void __launch_bounds__(mma_threads)
     const auto copy_queries = [&](int64_t head, int query0, unsigned turn) {
         const unsigned to = turn * row_bytes<HS>(tile_rows);
         const int64_t first_fact = shape.sums_at(head, at.begin);
-        copy_tile<HS, tile_rows>(queries + to, rows_of(qkv, at.begin, width, head * HS), query0, context);
+        copy_tile<HS, tile_rows>(queries + to, rows_of(qk, at.begin, shape.qk_width, head * HS), query0, context);
         copy_tile<HS, tile_rows>(grads + to, rows_of(dy, at.begin, out_width, head * HS), query0, context);
         copy_facts(facts + turn * (unsigned)sizeof(query_facts), log_sums + first_fact, deltas + first_fact, query0,
                    context);
         end_copies();
     };
-    copy_tile<HS, k_rows>(keys, rows_of(qkv, at.begin, width, shape.k_col(at.head)), row0, context);
+    copy_tile<HS, k_rows>(keys, rows_of(qk, at.begin, shape.qk_width, shape.k_col(at.head)), row0, context);
     copy_tile<HS, k_rows>(values, rows_of(qkv, at.begin, width, shape.v_col(at.head)), row0, context);
     copy_queries(at.head * shape.group(), row0, 0);
     unsigned turn = 0;
@@ -535,7 +536,7 @@ __global__ void __launch_bounds__(mma_threads)
 template <int HS, typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
-    const T *qkv = (const T *)kernel->u.attention.qkv;
+    const T *qk = qk_of<T>(kernel), *qkv = (const T *)kernel->u.attention.qkv;
     const T *y = (const T *)kernel->u.attention.y, *dy = (const T *)kernel->u.attention.dy;
     const float *log_sums = (const float *)kernel->u.attention.saved;
     float *deltas = (float *)kernel->u.attention.work;
@@ -543,10 +544,10 @@ template <int HS, typename T> cudaError_t launch_backward(const qdri_kernel *ker
     const float scale = (float)kernel->u.attention.scale;
     LAUNCH_TRY(launch_each(target, shape.n_rows * shape.n_heads * 32, sum_deltas<HS, T>, shape, y, dy, deltas));
     LAUNCH_TRY(launch_mma(target, count_tiles(shape, shape.n_heads, q_rows), row_bytes<HS>(2 * q_rows + 4 * tile_rows),
-                          backward_queries<HS, T>, shape, scale, qkv, dy, log_sums, deltas, dqkv));
+                          backward_queries<HS, T>, shape, scale, qk, qkv, dy, log_sums, deltas, dqkv));
     return launch_mma(target, count_tiles(shape, shape.n_kv_heads, k_rows),
                       row_bytes<HS>(2 * k_rows + 4 * tile_rows) + 2 * sizeof(query_facts), backward_keys<HS, T>, shape,
-                      scale, qkv, dy, log_sums, deltas, dqkv);
+                      scale, qk, qkv, dy, log_sums, deltas, dqkv);
 }
 
 template <typename T> cudaError_t launch_type(const qdri_kernel *kernel, const qdri_cuda_target *target)
