@@ -161,7 +161,12 @@ static void norm_backward(const serial_gpt *gpt, int at, const norm_state *s, ar
 
 static attention_shape attention_of(const serial_gpt *gpt)
 {
-    return (attention_shape){gpt->rows, gpt->c.n_heads, gpt->c.context, gpt->c.hidden};
+    const int heads = gpt->c.n_heads;
+    return (attention_shape){.rows = gpt->rows,
+                             .heads = heads,
+                             .key_heads = heads,
+                             .context = gpt->c.context,
+                             .size = gpt->c.hidden / heads};
 }
 
 static void block_forward(serial_gpt *gpt, block *b, array out)
@@ -197,7 +202,7 @@ static void block_backward(serial_gpt *gpt, block *b)
 
     serial_linear_dw(m, h, h, dx, b->attention, g[b->proj_at], g[b->proj_at + 1]);
     serial_linear_dx(m, h, h, dx, w[b->proj_at], gpt->d_other);
-    serial_attention_backward(&shape, b->qkv, b->scores, gpt->d_other, gpt->d_wide, gpt->room);
+    serial_attention_backward(&shape, b->qkv, b->scores, gpt->d_other, gpt->d_wide, (array){NULL, NULL}, gpt->room);
     serial_linear_dw(m, 3 * h, h, gpt->d_wide, b->norm1, g[b->qkv_at], g[b->qkv_at + 1]);
     serial_linear_dx(m, 3 * h, h, gpt->d_wide, w[b->qkv_at], gpt->d_norm);
     norm_backward(gpt, b->norm1_at, &b->state1, gpt->d_norm, dx);

@@ -213,21 +213,35 @@ void serial_softmax(int n, double *p, double *e)
     }
 }
 
-/* One head's view of a row of qkv: q, k or v of that row. */
+/* One head's view of a row of qkv: where q, k or v of that row is. */
 typedef struct head_view {
     array qkv;
-    int hidden, size, at, context;
+    int width, size, at[3], context, group;
+    double scale, cap;
 } head_view;
+
+static int width_of(const attention_shape *a) { return (a->heads + 2 * a->key_heads) * a->size; }
 
 static head_view view_of(const attention_shape *a, array qkv, int head)
 {
-    const int size = a->hidden / a->heads;
-    return (head_view){qkv, a->hidden, size, head * size, a->context};
+    const int size = a->size, group = a->heads / a->key_heads, key = a->heads + head / group;
+    return (head_view){.qkv = qkv,
+                       .width = width_of(a),
+                       .size = size,
+                       .at = {head * size, key * size, (key + a->key_heads) * size},
+                       .context = a->context,
+                       .group = group,
+                       .scale = a->scale > 0 ? a->scale : 1 / sqrt((double)size),
+                       .cap = a->cap};
 }
 
-static int64_t place(const head_view *view, int row, int which)
+static int64_t place(const head_view *view, int row, int which) { return (int64_t)row * view->width + view->at[which]; }
+
+/* The first row that a row sees. */
+static int first_seen(const attention_shape *a, int row)
 {
-    return (int64_t)row * 3 * view->hidden + which * view->hidden + view->at;
+    const int in_sequence = row % a->context;
+    return a->window > 0 && in_sequence >= a->window ? row - a->window + 1 : row - in_sequence;
 }
 
 /* Σ a·b over the head's features with its bounds; size: Σ |a·b| */
@@ -243,20 +257,44 @@ static void dot(const double *a, const double *ea, const double *b, const double
     *error += roundings(n + 2, *size);
 }
 
-/* One query row of one head: probabilities over the rows from `first` to `row`, then the mean of their values. */
-static void attend_row(const head_view *view, int first, int row, double *p, double *ep, double *y, double *ey)
+/* A score and the slope of its cap; *size: Σ |q·k| */
+typedef struct score {
+    double value, error, slope, slope_error;
+} score;
+
+static score score_of(const head_view *view, int row, int key)
 {
-    const double *v = view->qkv.v, *e = view->qkv.e, scale = 1 / sqrt((double)view->size);
-    const int64_t q = place(view, row, 0);
+    const double *v = view->qkv.v, *e = view->qkv.e;
+    const int64_t q = place(view, row, 0), k = place(view, key, 1);
+    score s = {.slope = 1};
+    double size;
+    dot(v + q, e + q, v + k, e + k, view->size, &s.value, &s.error, &size);
+    s.value *= view->scale;
+    s.error = sq(view->scale) * (s.error + roundings(4, size));
+    if (!(view->cap > 0)) return s;
+    const double t = tanh(s.value / view->cap);
+    s.slope = 1 - t * t;
+    s.slope_error = sq(2 * t * s.slope / view->cap) * s.error + sq(3 * t * FUNCTION) + roundings(4, 1);
+    s.value = view->cap * t;
+    s.error = sq(s.slope) * s.error + sq(s.value * FUNCTION) + roundings(3, s.value);
+    return s;
+}
+
+/* One query row of one head: probabilities over the rows from `first` to `row` (and the sink), then the mean of their
+ * values. */
+static void attend_row(const head_view *view, int first, int row, const double *sink, double *p, double *ep, double *y,
+                       double *ey)
+{
+    const double *v = view->qkv.v, *e = view->qkv.e;
     const int n = row - first + 1;
     for (int j = 0; j < n; j++) {
-        const int64_t k = place(view, first + j, 1);
-        double size;
-        dot(v + q, e + q, v + k, e + k, view->size, &p[j], &ep[j], &size);
-        p[j] *= scale;
-        ep[j] = sq(scale) * (ep[j] + roundings(4, size));
+        const score s = score_of(view, row, first + j);
+        p[j] = s.value;
+        ep[j] = s.error;
     }
-    serial_softmax(n, p, ep);
+    if (sink) p[n] = *sink;
+    if (sink) ep[n] = 0;
+    serial_softmax(n + (sink != NULL), p, ep);
     for (int c = 0; c < view->size; c++) {
         double size = 0;
         y[c] = ey[c] = 0;
@@ -270,14 +308,20 @@ static void attend_row(const head_view *view, int first, int row, double *p, dou
     }
 }
 
+/* Where the scores of a row and head are. */
+static int64_t scores_at(const attention_shape *a, int row, int head)
+{
+    return ((int64_t)row * a->heads + head) * (a->context + (a->sinks != NULL));
+}
+
 void serial_attention(const attention_shape *a, array qkv, array scores, array y)
 {
     for (int row = 0; row < a->rows; row++)
         for (int head = 0; head < a->heads; head++) {
             const head_view view = view_of(a, qkv, head);
-            const int64_t p = ((int64_t)row * a->heads + head) * a->context;
-            const int64_t at = (int64_t)row * a->hidden + view.at;
-            attend_row(&view, row - row % a->context, row, scores.v + p, scores.e + p, y.v + at, y.e + at);
+            const int64_t p = scores_at(a, row, head), at = ((int64_t)row * a->heads + head) * a->size;
+            attend_row(&view, first_seen(a, row), row, a->sinks ? a->sinks + head : NULL, scores.v + p, scores.e + p,
+                       y.v + at, y.e + at);
         }
 }
 
@@ -292,13 +336,14 @@ static void add_times(double factor, double e_factor, const double *what, const 
     }
 }
 
-/* Gradients of one query row: of its q, and of the k and v it looked at. */
+/* Gradients of one query row: of its q, of the k and v it looked at, and of its sink (d_sink NULL: none). */
 static void attend_row_backward(const head_view *view, const head_view *d_view, int first, int row, const double *p,
-                                const double *ep, const double *dy, const double *edy, double *dp, double *edp)
+                                const double *ep, const double *dy, const double *edy, double *dp, double *edp,
+                                double *d_sink, double *e_sink)
 {
-    const double *v = view->qkv.v, *e = view->qkv.e, scale = 1 / sqrt((double)view->size);
+    const double *v = view->qkv.v, *e = view->qkv.e, scale = view->scale;
     double *dv = d_view->qkv.v, *de = d_view->qkv.e, mean = 0, e_mean = 0, mean_size = 0;
-    const int n = row - first + 1, size = view->size;
+    const int n = row - first + 1, size = view->size, terms = view->context * view->group;
     for (int j = 0; j < n; j++) {
         const int64_t value = place(view, first + j, 2);
         double abs_sum;
@@ -306,34 +351,57 @@ static void attend_row_backward(const head_view *view, const head_view *d_view, 
         mean += p[j] * dp[j];
         e_mean += ep[j] * sq(abs_sum) + sq(p[j]) * edp[j];
         mean_size += p[j] * abs_sum;
-        add_times(p[j], ep[j], dy, edy, size, view->context, dv + value, de + value);
+        add_times(p[j], ep[j], dy, edy, size, terms, dv + value, de + value);
     }
     e_mean += roundings(n + size + 4, mean_size);
+    if (d_sink) *d_sink -= p[n] * mean;
+    if (d_sink) *e_sink += ep[n] * sq(mean) + sq(p[n]) * e_mean + roundings(terms, p[n] * mean_size);
     const int64_t q = place(view, row, 0);
     for (int j = 0; j < n; j++) {
         const int64_t k = place(view, first + j, 1);
-        const double ds = scale * p[j] * (dp[j] - mean);
-        const double eds = sq(scale) * (ep[j] * sq(dp[j] - mean) + sq(p[j]) * (edp[j] + e_mean) +
-                                        roundings(5, p[j] * (fabs(dp[j]) + fabs(mean))));
+        const score s = score_of(view, row, first + j);
+        const double steep = scale * s.slope, ds = steep * p[j] * (dp[j] - mean);
+        const double eds = sq(steep) * (ep[j] * sq(dp[j] - mean) + sq(p[j]) * (edp[j] + e_mean) +
+                                        roundings(5, p[j] * (fabs(dp[j]) + fabs(mean)))) +
+                           s.slope_error * sq(scale * p[j] * (dp[j] - mean));
         add_times(ds, eds, v + k, e + k, size, n, dv + q, de + q);
-        add_times(ds, eds, v + q, e + q, size, view->context, dv + k, de + k);
+        add_times(ds, eds, v + q, e + q, size, terms, dv + k, de + k);
     }
 }
 
-/* d_qkv is overwritten. room: for one row of scores. */
-void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array room)
+/* d_qkv is overwritten, d_sinks are added to. room: for one row of scores. */
+void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array d_sinks,
+                               array room)
 {
-    const size_t bytes = (size_t)a->rows * 3 * (size_t)a->hidden * sizeof(double);
+    const size_t bytes = (size_t)a->rows * (size_t)width_of(a) * sizeof(double);
     memset(d_qkv.v, 0, bytes);
     memset(d_qkv.e, 0, bytes);
     for (int row = 0; row < a->rows; row++)
         for (int head = 0; head < a->heads; head++) {
             const head_view view = view_of(a, qkv, head), d_view = view_of(a, d_qkv, head);
-            const int64_t p = ((int64_t)row * a->heads + head) * a->context;
-            const int64_t at = (int64_t)row * a->hidden + view.at;
-            attend_row_backward(&view, &d_view, row - row % a->context, row, scores.v + p, scores.e + p, dy.v + at,
-                                dy.e + at, room.v, room.e);
+            const int64_t p = scores_at(a, row, head), at = ((int64_t)row * a->heads + head) * a->size;
+            attend_row_backward(&view, &d_view, first_seen(a, row), row, scores.v + p, scores.e + p, dy.v + at,
+                                dy.e + at, room.v, room.e, a->sinks ? d_sinks.v + head : NULL,
+                                a->sinks ? d_sinks.e + head : NULL);
         }
+}
+
+/* Turns queries and keys by their positions, or their gradients back. */
+void serial_turn(const attention_shape *a, int back, array qkv)
+{
+    const int n = a->rotary_columns / 2, n_heads = a->heads + a->key_heads;
+    const double magnitude = a->magnitude > 0 ? a->magnitude : 1;
+    for (int64_t i = 0; i < (int64_t)a->rows * n_heads * n; i++) {
+        const int64_t row = i / n / n_heads, pair = i % n, begin = row * width_of(a) + i / n % n_heads * a->size;
+        const int64_t x = begin + (a->interleaved ? 2 * pair : pair), y = a->interleaved ? x + 1 : x + n;
+        const double angle = (double)(row % a->context) * a->frequencies[pair];
+        const double c = magnitude * cos(angle), s = magnitude * sin(angle) * (back ? -1 : 1);
+        const double vx = qkv.v[x], vy = qkv.v[y], ex = qkv.e[x], ey = qkv.e[y];
+        qkv.v[x] = vx * c - vy * s;
+        qkv.v[y] = vy * c + vx * s;
+        qkv.e[x] = ex * sq(c) + ey * sq(s) + roundings(3, fabs(vx * c) + fabs(vy * s));
+        qkv.e[y] = ey * sq(c) + ex * sq(s) + roundings(3, fabs(vy * c) + fabs(vx * s));
+    }
 }
 
 /* The gradient of one row's loss over `valid` rows, from its logits; returns its loss. */

@@ -15,8 +15,15 @@ typedef struct norm_state {
     array inverse; /* 1/sigma of each row; its e is relative */
 } norm_state;
 
+/* Zeros after `size`: as in GPT. qkv: [rows, (heads + 2·key_heads)·size] */
 typedef struct attention_shape {
-    int rows, heads, context, hidden;
+    int rows, heads, key_heads, context, size;
+    int window;
+    double scale, cap;
+    int rotary_columns, interleaved;
+    const double *frequencies;
+    double magnitude;
+    const double *sinks; /* of heads; scores have a column more */
 } attention_shape;
 
 void serial_linear(int m, int n, int k, array x, const double *w, const double *b, array y);
@@ -30,7 +37,9 @@ void serial_gelu(int64_t n, array x, array y);
 void serial_gelu_backward(int64_t n, array x, array dy);
 void serial_softmax(int n, double *p, double *e);
 void serial_attention(const attention_shape *a, array qkv, array scores, array y);
-void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array room);
+void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array d_sinks,
+                               array room);
+void serial_turn(const attention_shape *a, int back, array qkv);
 double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double valid, double *d,
                             double *ed);
 void serial_embed(int rows, int n, int context, const int32_t *tokens, const double *e, const double *p, array x);
