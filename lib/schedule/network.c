@@ -3,12 +3,17 @@
  * layer wrote, and writes what the next normal layer reads, so nothing is moved between layers. */
 #include "schedule/network.h"
 
+#include <stdlib.h>
+
+#include "core/size.h"
+
 typedef struct walk {
     const qdri_network_part *part;
     const qdr_network *network;
     qdri_node_fn fn;
     void *user;
     int64_t layer;
+    double *frequencies[2]; /* of rotary and of local_rotary; NULL: not needed yet */
 } walk;
 
 static qdr_status add(const walk *w, qdri_node_desc desc, qdr_edge *out)
@@ -16,13 +21,17 @@ static qdr_status add(const walk *w, qdri_node_desc desc, qdr_edge *out)
     return w->fn(w->user, &desc, w->layer, out);
 }
 
-static qdr_status add_norm(const walk *w, const char *name, qdr_edge in, qdr_edge *out)
+static qdr_status add_norm(const walk *w, const char *name, qdr_norm_desc desc, qdr_edge in, qdr_edge *out)
 {
-    const qdr_norm_desc desc = {.epsilon = w->network->norm_epsilon,
-                                .kind = w->network->norm,
-                                .no_beta = w->network->norm_no_beta,
-                                .one_plus = w->network->norm_one_plus};
+    desc.epsilon = w->network->norm_epsilon;
+    desc.one_plus = w->network->norm_one_plus;
     return add(w, (qdri_node_desc){QDRI_NODE_NORM, name, {in}, {.norm = desc}}, out);
+}
+
+static qdr_status add_stream_norm(const walk *w, const char *name, qdr_edge in, qdr_edge *out)
+{
+    const qdr_norm_desc desc = {.kind = w->network->norm, .no_beta = w->network->norm_no_beta};
+    return add_norm(w, name, desc, in, out);
 }
 
 static qdr_status add_linear(const walk *w, const char *name, qdr_linear_desc desc, qdr_edge in, qdr_edge *out)
@@ -36,44 +45,71 @@ static qdr_status add_residual(const walk *w, const char *name, qdr_edge a, qdr_
     return add(w, (qdri_node_desc){.kind = QDRI_NODE_RESIDUAL, .name = name, .in = {a, b}}, out);
 }
 
-static qdr_status add_attention_half(const walk *w, qdr_edge in, qdr_edge *out)
+/* The numbers of a set, which all layers that have it share. */
+static qdr_status find_frequencies(walk *w, const qdr_rotary *rotary, int64_t n_pairs, const double **frequencies)
 {
-    static const qdri_stand_in rotate = {.flops = {6, 6}, .bytes = {2, 2}};
+    double **set = &w->frequencies[rotary == &w->network->local_rotary];
+    qdr_rotary whole = *rotary;
+    *frequencies = *set;
+    if (*set) return QDR_OK;
+    if (whole.columns == 0) whole.columns = w->network->head_size;
+    if (whole.theta == 0) whole.theta = QDRI_ROTARY_THETA;
+    QDR_TRY(QDRI_NEW(n_pairs, "rotary positions", set));
+    for (int64_t i = 0; i < n_pairs; i++) (*set)[i] = qdri_rotary_frequency(&whole, i, w->part->context);
+    *frequencies = *set;
+    return QDR_OK;
+}
+
+static qdr_status add_attention(walk *w, qdr_edge qkv, qdr_edge *out)
+{
+    const qdr_network *n = w->network;
+    const qdr_rotary *rotary = qdri_layer_rotary(n, w->layer);
+    qdr_attention_desc desc = {.head_size = n->head_size,
+                               .context = w->part->context,
+                               .scale = n->attention_scale,
+                               .cap = n->attention_cap,
+                               .window = w->part->leaves_out_windows ? 0 : qdri_layer_window(n, w->layer)};
+    if (rotary) {
+        desc.rotary_columns = qdri_rotary_columns(n, rotary);
+        desc.interleaved = rotary->interleaved;
+        desc.magnitude = rotary->magnitude;
+        QDR_TRY(find_frequencies(w, rotary, desc.rotary_columns / 2, &desc.frequencies));
+    }
+    return add(w, (qdri_node_desc){QDRI_NODE_ATTENTION, "attention", {qkv}, {.attention = desc}}, out);
+}
+
+/* From what attention reads to what it adds to the stream. */
+static qdr_status add_attention_half(walk *w, qdr_edge in, qdr_edge *out)
+{
     const qdr_network *n = w->network;
     const int are_together = n->kv_heads >= w->part->n_ranks_y && n->heads % n->kv_heads == 0;
     const qdr_block queries = {n->heads * n->head_size,
                                are_together ? n->head_size * (n->heads / n->kv_heads) : n->head_size};
     const qdr_block keys = {n->kv_heads * n->head_size, n->head_size};
-    qdr_edge norm, qkv, mixed;
-    QDR_TRY(add_norm(w, "norm1", in, &norm));
+    qdr_edge qkv, mixed;
     QDR_TRY(add_linear(w, "qkv",
                        (qdr_linear_desc){.in = {{n->hidden, 1}},
                                          .out = {queries, keys, keys},
                                          .bias = n->qkv_bias,
                                          .out_row_unit = w->part->context}, /* attention needs whole sequences */
-                       norm, &qkv));
-    if (!n->positions)
-        QDR_TRY(add(w, (qdri_node_desc){QDRI_NODE_STAND_IN, "rotate", {qkv}, {.stand_in = rotate}}, &qkv));
-    QDR_TRY(add(w,
-                (qdri_node_desc){QDRI_NODE_ATTENTION,
-                                 "attention",
-                                 {qkv},
-                                 {.attention = {.head_size = n->head_size, .context = w->part->context}}},
-                &mixed));
+                       in, &qkv));
+    if (n->head_norm == QDR_HEAD_NORM_ALL)
+        QDR_TRY(add_norm(w, "qk_norm", (qdr_norm_desc){.kind = QDR_NORM_RMS, .n_blocks = 2}, qkv, &qkv));
+    QDR_TRY(add_attention(w, qkv, &mixed));
     return add_linear(w, "proj",
                       (qdr_linear_desc){.in = {queries}, .out = {{n->hidden, 1}}, .bias = n->out_bias, .transposed = 1},
                       mixed, out);
 }
 
-static qdr_status add_mlp_half(const walk *w, qdr_edge in, qdr_edge *out)
+/* The same of the MLP. */
+static qdr_status add_mlp_half(walk *w, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = w->network;
     const qdr_block wide = {n->ffn, 1}, none = {0, 0};
-    qdr_edge norm, fc, bent;
-    QDR_TRY(add_norm(w, "norm2", in, &norm));
+    qdr_edge fc, bent;
     QDR_TRY(add_linear(
         w, "fc", (qdr_linear_desc){.in = {{n->hidden, 1}}, .out = {wide, n->gated ? wide : none}, .bias = n->mlp_bias},
-        norm, &fc));
+        in, &fc));
     if (n->gated) {
         /* gate, up → out; gate, up, dout → both */
         const qdri_stand_in gate = {.out = {wide}, .flops = {12, 20}, .bytes = {3, 5}};
@@ -86,45 +122,70 @@ static qdr_status add_mlp_half(const walk *w, qdr_edge in, qdr_edge *out)
                       bent, out);
 }
 
+/* One half with its norms. in: the stream that it reads; shared: NULL, or the norm of the stream that is another half's
+ * and this one's. */
+static qdr_status add_half(walk *w, int is_mlp, qdr_edge in, const qdr_edge *shared, qdr_edge *normed, qdr_edge *out)
+{
+    const qdr_norm_place place = w->network->norm_place;
+    qdr_edge made;
+    *normed = shared ? *shared : in;
+    if (!shared && place != QDR_NORM_AFTER) QDR_TRY(add_stream_norm(w, is_mlp ? "norm2" : "norm1", in, normed));
+    QDR_TRY((is_mlp ? add_mlp_half : add_attention_half)(w, *normed, &made));
+    *out = made;
+    return place == QDR_NORM_BEFORE ? QDR_OK : add_stream_norm(w, is_mlp ? "after2" : "after1", made, out);
+}
+
 static qdr_status add_layers(walk *w, qdr_edge *stream)
 {
+    const int is_parallel = w->network->parallel_residual;
+    const int shares_norm = is_parallel && w->network->norms_per_layer == 1;
     for (w->layer = 0; w->layer < w->part->n_layers; w->layer++) {
         const qdr_edge before = *stream;
-        qdr_edge attended, added, fed;
-        QDR_TRY(add_attention_half(w, before, &attended));
+        qdr_edge normed, attended, added, fed;
+        QDR_TRY(add_half(w, 0, before, NULL, &normed, &attended));
+        const qdr_edge shared = normed;
         QDR_TRY(add_residual(w, "residual1", before, attended, &added));
-        QDR_TRY(add_mlp_half(w, w->network->parallel_residual ? before : added, &fed));
+        QDR_TRY(add_half(w, 1, is_parallel ? before : added, shares_norm ? &shared : NULL, &normed, &fed));
         QDR_TRY(add_residual(w, "residual2", added, fed, stream));
     }
     return QDR_OK;
 }
 
-qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void *user, qdr_edge in, qdr_edge *out)
+static qdr_status add_all(walk *w, qdr_edge in, qdr_edge *out)
 {
-    const qdr_network *n = part->network;
-    walk w = {part, n, fn, user, -1};
+    const qdri_network_part *part = w->part;
+    const qdr_network *n = w->network;
     const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .vocab = {n->vocab, 1},
                                           .features = {n->hidden, 1}, .context = n->positions ? part->context : 0,
                                           .layout = part->layout};
     const qdr_linear_desc tied = {QDR_INIT(qdr_linear_desc), .out_layout = part->layout};
     qdr_edge stream = in, norm, logits;
     if (part->has_ends)
-        QDR_TRY(add(&w, (qdri_node_desc){QDRI_NODE_EMBEDDING, "embedding", {in}, {.embedding = embedding}}, &stream));
-    QDR_TRY(add_layers(&w, &stream));
+        QDR_TRY(add(w, (qdri_node_desc){QDRI_NODE_EMBEDDING, "embedding", {in}, {.embedding = embedding}}, &stream));
+    QDR_TRY(add_layers(w, &stream));
     *out = stream;
     if (!part->has_ends) return QDR_OK;
-    QDR_TRY(add_norm(&w, "norm", stream, &norm));
+    QDR_TRY(add_stream_norm(w, "norm", stream, &norm));
     if (n->tied)
-        QDR_TRY(add(&w, (qdri_node_desc){QDRI_NODE_LINEAR, "head", {norm}, {.linear = {tied, 1 + part->first_node}}},
+        QDR_TRY(add(w, (qdri_node_desc){QDRI_NODE_LINEAR, "head", {norm}, {.linear = {tied, 1 + part->first_node}}},
                     &logits));
     else
         QDR_TRY(
-            add_linear(&w, "head", (qdr_linear_desc){.in = {{n->hidden, 1}}, .out = {{n->vocab, 1}}}, norm, &logits));
-    return add(&w, (qdri_node_desc){.kind = QDRI_NODE_CROSS_ENTROPY, .name = "loss", .in = {logits}}, out);
+            add_linear(w, "head", (qdr_linear_desc){.in = {{n->hidden, 1}}, .out = {{n->vocab, 1}}}, norm, &logits));
+    return add(w, (qdri_node_desc){.kind = QDRI_NODE_CROSS_ENTROPY, .name = "loss", .in = {logits}}, out);
+}
+
+qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void *user, qdr_edge in, qdr_edge *out)
+{
+    walk w = {part, part->network, fn, user, -1, {NULL, NULL}};
+    const qdr_status status = add_all(&w, in, out);
+    free(w.frequencies[0]);
+    free(w.frequencies[1]);
+    return status;
 }
 
 const char *qdri_network_lacks(const qdr_network *network)
 {
-    if (!network->positions) return "rotary positions";
+    if (network->head_norm == QDR_HEAD_NORM_EACH) return "norms of each head";
     return network->gated ? "gated activations" : NULL;
 }

@@ -14,6 +14,7 @@ typedef struct qdri_network_part {
     int has_ends; /* also embedding, last norm, head and loss */
     int first_node; /* its number */
     int n_ranks_y; /* query heads that share a key head stay together if there is a key head for each */
+    int leaves_out_windows; /* a model counts them as an average over all layers */
 } qdri_network_part;
 
 /* Adds a node. desc->name: of its part of the layer, "fc"; layer: from 0 on; -1: before the layers, n_layers: after
@@ -23,12 +24,17 @@ typedef qdr_status (*qdri_node_fn)(void *user, const qdri_node_desc *desc, int64
 /* What a network is made of that the library lacks, such as "rotary positions"; NULL: nothing. */
 const char *qdri_network_lacks(const qdr_network *network);
 
+#define QDRI_ROTARY_THETA 1e4 /* if none is given */
 /* NULL: the layer, which there is, has no rotary positions. */
 const qdr_rotary *qdri_layer_rotary(const qdr_network *network, int64_t layer);
+/* 0: none. */
+int64_t qdri_layer_window(const qdr_network *network, int64_t layer);
+/* Of each head, an even number. */
+int64_t qdri_rotary_columns(const qdr_network *network, const qdr_rotary *rotary);
 /* By how much a position turns pair i, in sequences of so many tokens; columns and theta are set. */
 double qdri_rotary_frequency(const qdr_rotary *rotary, int64_t i, int64_t sequence);
 
-enum { QDRI_NETWORK_NODES_OF_LAYER = 12, QDRI_NETWORK_NODES_OF_ENDS = 4 }; /* at most */
+enum { QDRI_NETWORK_NODES_OF_LAYER = 14, QDRI_NETWORK_NODES_OF_ENDS = 4 }; /* at most */
 
 /* Has the nodes added, from `in`, the tokens or, without ends, an activation of `hidden` columns over x. out: the
  * targets of the loss, or the output. What the library lacks is described by stand-ins. */

@@ -24,6 +24,16 @@ const qdr_rotary *qdri_layer_rotary(const qdr_network *net, int64_t layer)
     return kind & QDR_LAYER_LOCAL ? &net->local_rotary : &net->rotary;
 }
 
+int64_t qdri_layer_window(const qdr_network *net, int64_t layer)
+{
+    return kind_at(net, layer) & QDR_LAYER_WINDOW ? net->window : 0;
+}
+
+int64_t qdri_rotary_columns(const qdr_network *net, const qdr_rotary *rotary)
+{
+    return rotary->columns ? (rotary->columns + 1) / 2 * 2 : net->head_size;
+}
+
 static qdr_status check_layer(const qdr_network *net, int64_t layer)
 {
     if (layer >= 0 && layer < net->layers) return QDR_OK;
@@ -85,9 +95,9 @@ qdr_status qdr_network_describe_layer(const qdr_network *given, int64_t layer, q
     QDR_TRY(QDRI_TAKE(qdr_network, given, &net));
     QDR_TRY(check_layer(&net, layer));
     const qdr_rotary *rotary = qdri_layer_rotary(&net, layer);
-    qdr_network_layer made = {.window = kind_at(&net, layer) & QDR_LAYER_WINDOW ? net.window : 0};
+    qdr_network_layer made = {.window = qdri_layer_window(&net, layer)};
     if (rotary) {
-        made.rotary_columns = rotary->columns ? (rotary->columns + 1) / 2 * 2 : net.head_size;
+        made.rotary_columns = qdri_rotary_columns(&net, rotary);
         made.interleaved = rotary->interleaved;
     }
     QDRI_GIVE(qdr_network_layer, described, &made);
@@ -108,7 +118,7 @@ qdr_status qdr_network_rotary(const qdr_network *given, int64_t layer, int64_t s
                         layer, net.name, sequence);
     qdr_rotary r = *rotary;
     if (r.columns == 0) r.columns = net.head_size;
-    if (r.theta == 0) r.theta = 1e4;
+    if (r.theta == 0) r.theta = QDRI_ROTARY_THETA;
     for (int64_t i = 0; i < (r.columns + 1) / 2; i++) frequencies[i] = qdri_rotary_frequency(&r, i, sequence);
     *magnitude = r.magnitude > 0 ? r.magnitude : 1;
     return QDR_OK;

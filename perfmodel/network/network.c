@@ -41,6 +41,18 @@ static qdr_status check_numbers(const qdr_network *net)
     return QDR_OK;
 }
 
+static qdr_status check_norms(const qdr_network *net)
+{
+    static const int usual[] = {[QDR_NORM_BEFORE] = 2, [QDR_NORM_AFTER] = 2, [QDR_NORM_AROUND] = 4};
+    const int is_shared = net->norm_place == QDR_NORM_BEFORE && net->parallel_residual && net->norms_per_layer == 1;
+    if (is_shared || net->norms_per_layer == usual[net->norm_place]) return QDR_OK;
+    return QDR_FAIL(
+        QDR_ERR_SHAPE,
+        "network: %.63s has %d norms_per_layer; with its norm_place there are %d, or 1 that parallel halves "
+        "share",
+        net->name, net->norms_per_layer, usual[net->norm_place]);
+}
+
 /* What kinds of layers say, or windows alone. */
 static qdr_status check_layers(const qdr_network *net)
 {
@@ -109,6 +121,7 @@ static qdr_status check(const qdr_network *net)
                         net->name, net->window_layers, net->layers);
     QDR_TRY(check_words(net));
     QDR_TRY(check_numbers(net));
+    QDR_TRY(check_norms(net));
     return check_layers(net);
 }
 

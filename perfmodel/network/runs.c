@@ -24,17 +24,12 @@ static int is_gelu(const char *activation)
 
 static int network_runs(const qdr_network *network, qdr_obstacle *obstacle)
 {
-    if (!network->positions)
-        return refuse(obstacle, "rotary",
-                      "the network rotates queries and keys, but this runtime has only learned positions; use a "
-                      "network like GPT-2");
+    if (network->head_norm == QDR_HEAD_NORM_EACH)
+        return refuse(obstacle, "norms of heads",
+                      "the network norms each head of queries and keys, which this runtime does not; use another");
     if (network->gated)
         return refuse(obstacle, "gates",
                       "the network's MLP is gated, but this runtime has no gates; use a network like GPT-2");
-    if (network->window && network->window_layers)
-        return refuse(obstacle, "windows",
-                      "the network attends to windows, but this runtime only to all earlier positions; use a network "
-                      "like GPT-2");
     if (!is_gelu(network->activation)) {
         refuse(obstacle, "activation", "");
         snprintf(obstacle->why, sizeof obstacle->why,

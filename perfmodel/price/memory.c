@@ -11,6 +11,7 @@
 #include "core/group.h"
 #include "core/size.h"
 #include "schedule/buffer.h"
+#include "schedule/network.h"
 
 /* Elements of queries and of the key heads that they need, which are put together where y has more ranks than there are
  * key heads, and kept. A kernel assigns the same number of queries to each of its key heads. */
@@ -30,8 +31,9 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     const int scattered = plan->layout == QDR_SCATTERED;
     const double stream = of[QDRI_SIZE_ROWS_Y], heads = of[QDRI_SIZE_SEQUENCES_X], wide = of[QDRI_SIZE_ROWS_X];
     const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
-    const int rotates = network->positions == 0;
-    double elems = 6 * stream * hidden + heads * ((1 + rotates) * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
+    const int n_qkv = network->head_norm == QDR_HEAD_NORM_ALL ? 2 : 1;
+    double elems = (4 + network->norms_per_layer) * stream * hidden +
+                   heads * (n_qkv * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
                    wide * (of[QDRI_SIZE_UP] + (1 + p->machine->software.saved_ffn) * of[QDRI_SIZE_FFN]);
     if (scattered && plan->y > 1 && !p->gathers_again) elems += 2 * rows * hidden;
     if (scattered && plan->x > 1 && !p->gathers_again)
@@ -40,8 +42,7 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
 }
 
 /* Bytes that operations keep per layer: two numbers per row and layer norm, one per row and RMS norm, and one per row
- * and head; scores if attention is not
- * fused: softmax, mask and the masked result (Korthikanti et al. 2022). */
+ * and head; scores if attention is not fused: softmax, mask and the masked result (Korthikanti et al. 2022). */
 static double layer_saved(const qdri_pricing *p, const qdr_network *network, int with_scores)
 {
     const double *of = p->sizes.of;
@@ -49,7 +50,25 @@ static double layer_saved(const qdri_pricing *p, const qdr_network *network, int
     const double number = fmax(4, p->sizes.elem_bytes);
     const int unfused = p->machine->software.score_bytes > 0;
     const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
-    return 2 * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number + heads * number + scores;
+    const double of_heads = network->head_norm == QDR_HEAD_NORM_ALL ? 2 * of[QDRI_SIZE_SEQUENCES_X] : 0;
+    return network->norms_per_layer * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number +
+           (heads + of_heads) * number + scores;
+}
+
+/* Of cosines and sines, for each set of rotary positions. */
+static double rotation_bytes(const qdri_pricing *p, const qdr_network *network)
+{
+    const qdr_rotary *sets[] = {&network->rotary, &network->local_rotary};
+    int uses[2] = {0, 0};
+    double bytes = 0;
+    for (int64_t i = 0; i < network->layers && i < QDR_NETWORK_MOST_LAYERS; i++) {
+        const qdr_rotary *rotary = qdri_layer_rotary(network, i);
+        if (rotary) uses[rotary == sets[1]] = 1;
+    }
+    for (int i = 0; i < 2; i++)
+        bytes += uses[i] * p->sizes.context * (double)qdri_rotary_columns(network, sets[i]) *
+                 fmax(4, p->sizes.elem_bytes);
+    return bytes;
 }
 
 /* Edges of embedding and head. */
@@ -128,7 +147,7 @@ static double layer_elems(const qdri_pricing *p, const qdr_network *network)
     most = fmax(most, (heads + (heads < rows ? over_x : 0)) * qkv + over_y * hidden + stream);
     if (network->kv_heads % p->plan->y == 0) /* attention; where key heads are gathered, in several tasks */
         most = fmax(most, heads * (qkv + of[QDRI_SIZE_QUERIES]));
-    if (!network->positions) most = fmax(most, heads * 2 * qkv); /* rotation */
+    if (network->head_norm == QDR_HEAD_NORM_ALL) most = fmax(most, heads * 2 * qkv);
     return most + stream;
 }
 
@@ -235,6 +254,8 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
     add_matrices(p, n, of[QDRI_SIZE_FFN], of[QDRI_SIZE_SHARD_DOWN], &sum);
     add_matrices(p, n_tables, of[QDRI_SIZE_VOCAB], of[QDRI_SIZE_SHARD_VOCAB], &sum);
     add_small(p, (n * network->norms_per_layer + 1) * of_norm, hidden, &sum);
+    if (network->head_norm == QDR_HEAD_NORM_EACH) add_small(p, n * 2, (double)network->head_size, &sum);
+    if (network->head_norm == QDR_HEAD_NORM_ALL) add_small(p, n, (of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) / 2, &sum);
     add_small(p, n * ((network->out_bias != 0) + (network->mlp_bias != 0)), hidden, &sum);
     add_small(p, n * (network->qkv_bias != 0), of[QDRI_SIZE_QKV], &sum);
     add_small(p, n * (network->mlp_bias != 0), of[QDRI_SIZE_UP], &sum);
@@ -264,7 +285,8 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
                               bytes.parameters / p->sizes.elem_bytes * (plan->d > 1 ? software->send_bytes : 0);
     m[QDR_MEMORY_OPTIMIZER] = bytes.state;
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
-                                end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes;
+                                end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes +
+                                rotation_bytes(p, network);
     if (qdri_lists_have_workspace(p)) {
         bound_workspace(p, network, &m[QDR_MEMORY_GATHERED], &m[QDR_MEMORY_WORKSPACE]);
     } else { /* two weights and gradients of the largest product, as a whole */

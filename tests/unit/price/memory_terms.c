@@ -205,12 +205,12 @@ TEST(two_stages)
         of.positions = 0;
         plan.pipeline = 2;
         if (i & 4) plan.recompute = QDR_RECOMPUTE_FULL;
-        const double rotated = 4.0 * CONTEXT * QKV, whole = of_layer + rotated, input = 4.0 * CONTEXT * H_X;
+        const double turns = 4.0 * CONTEXT * (double)of.head_size, whole = of_layer, input = 4.0 * CONTEXT * H_X;
         const double n_kept = i & 1 ? 1 : 2;
         const double layers = i & 4 ? n_kept * n_layers * input + whole : n_kept * n_layers * whole;
         const double ends = i & 1 ? input + 4 * CONTEXT * vocab / 2 : input;
         const qdr_plan_result r = predict(&machine, &of, &plan);
-        assert_near("activations", r.memory[QDR_MEMORY_ACTIVATIONS], layers + ends);
+        assert_near("activations", r.memory[QDR_MEMORY_ACTIVATIONS], layers + ends + turns);
         const double matrices = n_layers * (4.0 * H * H + 2.0 * H * F) + vocab * H,
                      norms = (2 * n_layers + 1) * 2 * H_X;
         assert_near("parameters", r.memory[QDR_MEMORY_PARAMETERS], 4 * (matrices / 8 + norms));

@@ -53,6 +53,8 @@ static void set_newer(qdr_network *n, uint64_t *seed)
     if (test_random(seed) % 4 == 0) return;
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) *reals[i] = third(seed, 0, 1000);
     n->norm_place = (qdr_norm_place)(test_random(seed) % 3);
+    if (n->norm_place == QDR_NORM_AROUND) n->norms_per_layer = 4;
+    if (n->norm_place == QDR_NORM_BEFORE && n->parallel_residual) n->norms_per_layer = 1;
     n->head_norm = (qdr_head_norm)(test_random(seed) % 3);
     n->norm_one_plus = (int)(test_random(seed) % 2);
     n->norm_no_beta = (int)(test_random(seed) % 2);
@@ -90,7 +92,7 @@ static qdr_network any_network(uint64_t *seed)
                            .out_bias = switches >> 2 & 1,
                            .mlp_bias = switches >> 3 & 1,
                            .norm = switches >> 4 & 1 ? QDR_NORM_RMS : QDR_NORM_LAYER,
-                           .norms_per_layer = 1 + (int)(test_random(seed) % 4),
+                           .norms_per_layer = 2,
                            .tied = switches >> 5 & 1,
                            .parallel_residual = switches >> 6 & 1};
     set_newer(&network, seed);
