@@ -88,22 +88,25 @@ static const struct {
     {"tied head", "qdr_stack_add_tied_head", "a linear layer that shares the embedding's weight"},
     {"norm", "qdr_stack_add_norm", "layer norm or RMS norm, of all features or of blocks"},
     {"attention", "qdr_stack_add_attention", "causal attention, with grouped queries"},
-    {"GELU", "qdr_stack_add_gelu", "GELU, tanh form"},
+    {"activation", "qdr_stack_add_activation", "GELU (tanh, erf), SiLU, ReLU, squared ReLU; alone or gated"},
+    {"GELU", "qdr_stack_add_gelu", "the activation GELU, tanh form"},
     {"residual", "qdr_stack_add_residual", "the sum of two edges"},
+    {"scaled sum", "qdr_stack_add_residual_with", "the sum of two edges, the second one times a factor"},
     {"cross-entropy", "qdr_stack_add_cross_entropy", "the loss over a split vocabulary"},
+    {"scaled loss", "qdr_stack_add_cross_entropy_with", "the loss of logits with a factor and a soft cap"},
     {"custom", "qdr_stack_add_op", "an operation of the caller's, with callbacks"},
     {"network", "qdr_stack_add_network", "the layers of a transformer, with or without its ends"},
 };
 
 static qdr_status list_operations(list *made)
 {
-    if (!made->rows) printf("%-14s %-29s %s\n", "operation", "function (quadrille/stack.h)", "what it adds to a stack");
+    if (!made->rows) printf("%-14s %-33s %s\n", "operation", "function (quadrille/stack.h)", "what it adds to a stack");
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
         if (made->rows)
             add_row(made, json_pack("{s:s, s:s, s:s}", "name", operations[i].name, "function", operations[i].function,
                                     "text", operations[i].text));
         else
-            printf("%-14s %-29s %s\n", operations[i].name, operations[i].function, operations[i].text);
+            printf("%-14s %-33s %s\n", operations[i].name, operations[i].function, operations[i].text);
     return QDR_OK;
 }
 

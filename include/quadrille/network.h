@@ -157,8 +157,8 @@ typedef struct qdr_network_difference {
     const char *key; /**< the member, "layers"; valid forever */
     char first[40], second[40]; /**< its values */
 } qdr_network_difference;
-/** Compares all members but the name, in the order of qdr_network. The names of GELU by tanh (gelu_new, gelu_fast,
- * gelu_pytorch_tanh, gelu_python_tanh, gelu_accurate) are one. Pure.
+/** Compares all members but the name, in the order of qdr_network. The names that transformers has for one activation
+ * (gelu_new, gelu_fast, gelu_pytorch_tanh; silu, swish) are one. Pure.
  *  @param[out] difference  the first; unchanged if there is none; may be NULL
  *  @return 1 if the networks differ, else 0 */
 QDR_API int qdr_network_differ(const qdr_network *a, const qdr_network *b, qdr_network_difference *difference);

@@ -172,7 +172,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_add_linear(qdr_stack *stack, const qd
                                                       qdr_edge *out, qdr_linear **layer);
 
 /** Token and position embedding, a transposed layer with a one-hot input: E[V, H] in the head's block, vocabulary over
- * y, features over x; positions P[context, H] over x. */
+ * y, features over x; positions P[context, H] over x. out = factor · E[token] + P[position]; a head that is tied to it
+ * uses E itself. */
 typedef struct qdr_embedding_desc {
     size_t size; /**< QDR_INIT(qdr_embedding_desc) */
     const char *name;
@@ -180,6 +181,7 @@ typedef struct qdr_embedding_desc {
     qdr_block features; /**< H and its unit */
     int64_t context; /**< rows of P; 0: no positions; divides row_unit */
     qdr_layout layout; /**< of the output edge (features over x) */
+    double factor; /**< of E, rounded to the stack's type, as sqrt(H) is in Gemma; 0: 1 */
 } qdr_embedding_desc;
 /** The resulting `table` can be initialised, loaded and gathered like a layer (W is E), and tied to a head. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc,
@@ -243,16 +245,55 @@ typedef struct qdr_attention_desc {
  *                            are odd or more than head_size, frequencies that are NULL, infinite or NaN; the same */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in,
                                                          qdr_edge *out);
-/** out = gelu(in), the tanh form: 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))). */
+/** Functions of one element. */
+typedef enum qdr_activation_function {
+    QDR_GELU_TANH = 0, /**< 0.5·x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³))) */
+    QDR_GELU_ERF = 1, /**< 0.5·x·(1 + erf(x/sqrt(2))) */
+    QDR_SILU = 2, /**< x/(1 + exp(-x)) */
+    QDR_RELU = 3, /**< max(x, 0), with slope 0 at 0 */
+    QDR_RELU_SQUARED = 4 /**< max(x, 0)² */
+} qdr_activation_function;
+typedef struct qdr_activation_desc {
+    size_t size; /**< QDR_INIT(qdr_activation_desc) */
+    const char *name;
+    qdr_activation_function function;
+    int gated; /**< 1: `in` has two blocks, the gate first, and out = function(gate) · second block */
+} qdr_activation_desc;
+/** out = function(in), element by element, with the columns of `in`, or gated those of one of its blocks. Computed in
+ * fp32 (F64 in f64) and rounded once, the product with a gate included. After an error the stack is unchanged.
+ *  @retval QDR_ERR_ARGUMENT  there is no such function; gated is neither 0 nor 1
+ *  @retval QDR_ERR_SHAPE     gated, but `in` does not have two blocks of equal width and unit */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_activation(qdr_stack *stack, const qdr_activation_desc *desc,
+                                                          qdr_edge in, qdr_edge *out);
+/** The activation QDR_GELU_TANH, not gated. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out);
 /** out = a + b, edges of the same columns, axis and layout. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b,
                                                         qdr_edge *out);
+typedef struct qdr_residual_desc {
+    size_t size; /**< QDR_INIT(qdr_residual_desc) */
+    const char *name;
+    double factor; /**< 0: 1 */
+} qdr_residual_desc;
+/** out = a + factor · b, rounded once.
+ *  @retval QDR_ERR_ARGUMENT  the factor is not finite */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_residual_with(qdr_stack *stack, const qdr_residual_desc *desc,
+                                                             qdr_edge a, qdr_edge b, qdr_edge *out);
 /** Cross-entropy over the columns of `logits`, at the end of a stack. targets: I32, one for each row that `logits` has
  * on this rank (qdr_stack_edge_owned()), filled by the caller; < 0: not counted; a target that is not a column of the
  * logits is an asynchronous error, as for tokens. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits,
                                                              qdr_edge *targets);
+typedef struct qdr_cross_entropy_desc {
+    size_t size; /**< QDR_INIT(qdr_cross_entropy_desc) */
+    const char *name;
+    double factor; /**< of the logits; 0: 1 */
+    double cap; /**< > 0: their largest size, after the factor; 0: none */
+} qdr_cross_entropy_desc;
+/** Cross-entropy of factor · logits, or with a cap of cap · tanh(factor · logits / cap), computed in fp32 (F64 in f64).
+ *  @retval QDR_ERR_ARGUMENT  the factor is not finite; the cap is negative, NaN or infinite */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy_with(qdr_stack *stack, const qdr_cross_entropy_desc *desc,
+                                                                  qdr_edge logits, qdr_edge *targets);
 
 /** One call of a caller's operation. All blocks are local, dense and row-major, of the stack's type, in device memory.
  * The struct and its lists (in, in_cols, d_in, accumulate) are valid only until the callback returns; the blocks are
@@ -303,13 +344,14 @@ typedef struct qdr_network_desc {
     double epsilon; /**< of norms; 0: the network's */
     int only_layers; /**< 1: without embedding, last norm, head and loss */
     int stand_ins; /**< 1: what the library lacks is replaced, in networks whose time and memory matter, not their
-                      values: rotary positions and gates by copies that count with the flops and bytes of what they
-                      stand for; windows of attention are left out */
+                      values: an activation by QDR_GELU_TANH */
 } qdr_network_desc;
 /** Adds the nodes of a network, as a plan (plan.h) describes them: from an edge of tokens to the targets of the loss,
  * or with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named
- * "embedding", "norm", "head", "loss", and of layer i from 0 on "blockI." with norm1, qkv, rotate, attention, proj,
- * residual1, norm2, fc, gelu or gate, fc2, residual2. A gated fc has the gate first, then what it gates.
+ * "embedding", "norm", "head", "loss", and of layer i from 0 on "blockI." with norm1, qkv, qk_norm, attention, proj,
+ * after1, residual1, norm2, fc, gelu (of other functions act, or, gated, gate), fc2, after2, residual2, as far as the
+ * network has them (after1, after2: norms of what is added to the stream). A gated fc has the gate first,
+ * then what it gates.
  *  @retval QDR_ERR_ARGUMENT     NULL, no size, n_layers < 0
  *  @retval QDR_ERR_UNSUPPORTED  the library lacks something, and stand_ins is 0: the sentence names it
  *  @retval QDR_ERR_SHAPE, QDR_ERR_MEMORY  as the functions above; nodes that were added before remain */

@@ -7,6 +7,7 @@
 #define QDRI_CORE_KERNELS_H
 
 #include "quadrille/codec.h"
+#include "quadrille/stack.h"
 
 /* operands.h says what each reads and writes. */
 typedef enum qdri_kernel_kind {
@@ -22,6 +23,7 @@ typedef enum qdri_kernel_family {
     QDRI_OF_BINARY,
     QDRI_OF_PARTS,
     QDRI_OF_ROWS,
+    QDRI_OF_ACTIVATION,
     QDRI_OF_NORM,
     QDRI_OF_ATTENTION,
     QDRI_OF_EMBED,
@@ -45,6 +47,7 @@ static inline qdri_kernel_family qdri_family_of(qdri_kernel_kind kind)
     return (qdri_kernel_family)families[kind];
 }
 
+#define QDRI_N_ACTIVATIONS ((int)QDR_RELU_SQUARED + 1)
 #define QDRI_ATTENTION_BLOCK 64 /* rows of queries that are processed together */
 #define QDRI_RATE_PIECES 4
 #define QDRI_STEP_SUMS (1 + 2 * QDRI_RATE_PIECES) /* of the norm, and of the rate */
@@ -76,6 +79,7 @@ typedef struct qdri_kernel {
     qdri_kernel_kind kind;
     qdr_dtype dtype;
     int accumulate; /* 0 overwrites results without reading them, 1 adds to them, where the list above says "or +=" */
+    double factor; /* where the list says so; 0: 1 */
     union {
         struct {
             int64_t n;
@@ -95,6 +99,13 @@ typedef struct qdri_kernel {
             void *y;
             void *p;
         } rows;
+        struct {
+            int64_t n_rows, n_cols; /* of y; a row of x and dx that is gated has two such rows, the gate first */
+            qdr_activation_function function;
+            int gated;
+            const void *x, *dy;
+            void *y, *dx; /* dx may be dy, unless it is gated */
+        } activation;
         struct {
             /* stride: elements from one row of x, y, dy and dx to the next. n_features: columns of all ranks. is_rms: an
              * RMS norm, whose rows have one number where the list says more. one_plus: gamma is stored less 1. */
@@ -126,7 +137,7 @@ typedef struct qdri_kernel {
             const void *logits;
             void *work, *work2, *saved, *dlogits;
             double *result;
-            double scale;
+            double scale, cap; /* cap 0: none */
         } ce;
         struct {
             int64_t n;
@@ -179,5 +190,7 @@ typedef struct qdri_kernel {
         } adamw;
     } u;
 } qdri_kernel;
+
+static inline double qdri_factor_of(const qdri_kernel *kernel) { return kernel->factor == 0 ? 1 : kernel->factor; }
 
 #endif

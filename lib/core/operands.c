@@ -23,9 +23,11 @@ static const qdri_operand add[] = {READ("a", binary.a, T, ELEMENT, 1), READ("b",
                                    WRITE("y", binary.y, T, ELEMENT, 1)};
 static const qdri_operand cast[] = {READ("a", binary.a, T, ELEMENT, 1), WRITE("y", binary.y, DTYPE2, ELEMENT, 1)};
 static const qdri_operand sum_parts[] = {READ("x", parts.x, T, PART, 1), WRITE("y", parts.y, T, ELEMENT, 1)};
-static const qdri_operand gelu[] = {READ("x", binary.a, T, ELEMENT, 1), WRITE("y", binary.y, T, ELEMENT, 1)};
-static const qdri_operand gelu_backward[] = {READ("dy", binary.b, T, ELEMENT, 1), READ("x", binary.a, T, ELEMENT, 1),
-                                             SUM("dx", binary.y, T, ELEMENT, 1)};
+static const qdri_operand activation[] = {READ("x", activation.x, T, INPUT, 1),
+                                          WRITE("y", activation.y, T, ELEMENT, 1)};
+static const qdri_operand activation_backward[] = {READ("dy", activation.dy, T, ELEMENT, 1),
+                                                   READ("x", activation.x, T, INPUT, 1),
+                                                   SUM("dx", activation.dx, T, INPUT, 1)};
 
 static const qdri_operand bias_add[] = {READ("b", rows.p, T, COLUMN, 1), UPDATE("y", rows.y, T, ELEMENT, 1)};
 static const qdri_operand column_sum[] = {READ("x", rows.x, T, ELEMENT, 1), SUM("sum", rows.p, A, COLUMN, 1)};
@@ -103,8 +105,8 @@ static const struct {
     [QDRI_K_CAST] = ROW(cast),
     [QDRI_K_BIAS_ADD] = ROW(bias_add),
     [QDRI_K_COLUMN_SUM] = ROW(column_sum),
-    [QDRI_K_GELU_FORWARD] = ROW(gelu),
-    [QDRI_K_GELU_BACKWARD] = ROW(gelu_backward),
+    [QDRI_K_ACTIVATION_FORWARD] = ROW(activation),
+    [QDRI_K_ACTIVATION_BACKWARD] = ROW(activation_backward),
     [QDRI_K_NORM_MOMENTS] = ROW(norm_moments),
     [QDRI_K_NORM_MERGE] = ROW(norm_merge),
     [QDRI_K_NORM_APPLY] = ROW(norm_apply),
@@ -138,7 +140,7 @@ int qdri_kernel_operands(qdri_kernel_kind kind, const qdri_operand **operands)
 /* ---- extents ---- */
 
 typedef struct extents {
-    int64_t rows, cols, qkv_cols, heads, parts, table_rows, turned_cols;
+    int64_t rows, cols, in_blocks, qkv_cols, heads, parts, table_rows, turned_cols;
 } extents;
 
 static extents extents_of(const qdri_kernel *kernel)
@@ -149,6 +151,10 @@ static extents extents_of(const qdri_kernel *kernel)
     case QDRI_OF_ROWS:
         return (extents){
             .rows = kernel->u.rows.n_rows, .cols = kernel->u.rows.n_cols, .table_rows = kernel->u.rows.context};
+    case QDRI_OF_ACTIVATION:
+        return (extents){.rows = kernel->u.activation.n_rows,
+                         .cols = kernel->u.activation.n_cols,
+                         .in_blocks = 1 + kernel->u.activation.gated};
     case QDRI_OF_NORM:
         return (extents){.rows = kernel->u.norm.n_rows, .cols = kernel->u.norm.n_cols, .parts = kernel->u.norm.n_parts};
     case QDRI_OF_ATTENTION: {
@@ -188,6 +194,7 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
     int64_t n = 1;
     switch (operand->extent) {
     case QDRI_PER_ELEMENT: n = at_most(e.rows, e.cols); break;
+    case QDRI_PER_INPUT: n = at_most(at_most(e.rows, e.cols), e.in_blocks); break;
     case QDRI_PER_QKV: n = at_most(e.rows, e.qkv_cols); break;
     case QDRI_PER_ROW: n = e.rows; break;
     case QDRI_PER_COLUMN: n = reads && e.rows == 0 ? 0 : e.cols; break;

@@ -27,6 +27,7 @@ typedef enum qdri_operand_type {
 /* How many elements an operand has: `times` as many as … */
 typedef enum qdri_operand_extent {
     QDRI_PER_ELEMENT, /* … rows × columns; of attention: of its queries */
+    QDRI_PER_INPUT, /* … rows × columns of all blocks of the input */
     QDRI_PER_QKV, /* … rows × columns of queries, keys and values */
     QDRI_PER_ROW,
     QDRI_PER_COLUMN,

@@ -100,6 +100,18 @@ static qdr_status rows_check(const qdri_kernel *kernel)
     return sizes(kernel, kernel->u.rows.n_rows, kernel->u.rows.n_cols);
 }
 
+static qdr_status activation_check(const qdri_kernel *kernel)
+{
+    const int function = (int)kernel->u.activation.function, gated = kernel->u.activation.gated;
+    int64_t in_cols;
+    if (function < 0 || function >= QDRI_N_ACTIVATIONS || gated < 0 || gated > 1)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: function %d, gated %d; use functions 0 to %d, gated or not (1, 0)",
+                        name_of(kernel), function, gated, QDRI_N_ACTIVATIONS - 1);
+    QDR_TRY(sizes(kernel, kernel->u.activation.n_rows, kernel->u.activation.n_cols));
+    QDR_TRY(qdri_mul_elems(kernel->u.activation.n_cols, 1 + gated, &in_cols));
+    return sizes(kernel, kernel->u.activation.n_rows, in_cols);
+}
+
 static qdr_status norm_check(const qdri_kernel *kernel)
 {
     const qdri_kernel_kind kind = kernel->kind;
@@ -268,11 +280,11 @@ static qdr_status pack_check(const qdri_kernel *kernel)
 }
 
 static qdr_status (*const checks[QDRI_N_FAMILIES])(const qdri_kernel *kernel) = {
-    [QDRI_OF_BINARY] = binary_check, [QDRI_OF_PARTS] = parts_check,         [QDRI_OF_ROWS] = rows_check,
-    [QDRI_OF_NORM] = norm_check,     [QDRI_OF_ATTENTION] = attention_check, [QDRI_OF_EMBED] = embed_check,
-    [QDRI_OF_CE] = ce_check,         [QDRI_OF_REDUCE] = reduce_check,       [QDRI_OF_ADAMW] = adamw_check,
-    [QDRI_OF_BLOCK] = block_check,   [QDRI_OF_GATHER] = gather_check,       [QDRI_OF_CODEC] = codec_check,
-    [QDRI_OF_PACK] = pack_check,
+    [QDRI_OF_BINARY] = binary_check, [QDRI_OF_PARTS] = parts_check,           [QDRI_OF_ROWS] = rows_check,
+    [QDRI_OF_NORM] = norm_check,     [QDRI_OF_ATTENTION] = attention_check,   [QDRI_OF_EMBED] = embed_check,
+    [QDRI_OF_CE] = ce_check,         [QDRI_OF_REDUCE] = reduce_check,         [QDRI_OF_ADAMW] = adamw_check,
+    [QDRI_OF_BLOCK] = block_check,   [QDRI_OF_GATHER] = gather_check,         [QDRI_OF_CODEC] = codec_check,
+    [QDRI_OF_PACK] = pack_check,     [QDRI_OF_ACTIVATION] = activation_check,
 };
 
 qdr_status qdri_kernel_check(const qdri_kernel *kernel)

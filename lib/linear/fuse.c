@@ -10,6 +10,12 @@ static int is_result(const qdri_task *product, qdri_ref ref, int64_t n_rows, int
            n_cols == product->n;
 }
 
+static int runs_gelu(const qdri_task *task, qdri_kernel_kind kind)
+{
+    return qdri_task_runs(task, kind) && task->kernel.u.activation.function == QDR_GELU_TANH &&
+           !task->kernel.u.activation.gated;
+}
+
 /* 1: the task is fused with the product, and *gemm includes it. */
 static int take(const qdr_stack *stack, const qdri_task *product, const qdri_task *next, qdri_gemm *gemm)
 {
@@ -19,10 +25,10 @@ static int take(const qdr_stack *stack, const qdri_task *product, const qdri_tas
     if (gemm->gelu || gemm->gelu_of) return 0;
     if (qdri_task_runs(next, QDRI_K_BIAS_ADD) && is_result(product, to, next->m, next->n)) {
         with.bias = qdri_stack_pointer(stack, from);
-    } else if (qdri_task_runs(next, QDRI_K_GELU_FORWARD) && reads_result && to.buffer != product->reads[0].buffer &&
+    } else if (runs_gelu(next, QDRI_K_ACTIVATION_FORWARD) && reads_result && to.buffer != product->reads[0].buffer &&
                to.buffer != product->reads[1].buffer) { /* overwrites nothing that the product reads */
         with.gelu = qdri_stack_pointer(stack, to);
-    } else if (qdri_task_runs(next, QDRI_K_GELU_BACKWARD) && reads_result && to.buffer == from.buffer &&
+    } else if (runs_gelu(next, QDRI_K_ACTIVATION_BACKWARD) && reads_result && to.buffer == from.buffer &&
                to.offset == from.offset) { /* in place: nothing else can see the product's result */
         with.gelu_of = qdri_stack_pointer(stack, next->reads[1]);
     } else {

@@ -78,22 +78,48 @@ qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *d
     return qdri_stack_add_node(stack, &node, out);
 }
 
+qdr_status qdr_stack_add_activation(qdr_stack *stack, const qdr_activation_desc *desc, qdr_edge in, qdr_edge *out)
+{
+    qdri_node_desc node = {.kind = QDRI_NODE_ACTIVATION, .in = {in}};
+    QDR_TRY(QDRI_TAKE(qdr_activation_desc, desc, &node.u.activation));
+    node.name = node.u.activation.name;
+    return qdri_stack_add_node(stack, &node, out);
+}
+
 qdr_status qdr_stack_add_gelu(qdr_stack *stack, const char *name, qdr_edge in, qdr_edge *out)
 {
-    qdri_node_desc node = {.kind = QDRI_NODE_GELU, .name = name, .in = {in}};
+    const qdr_activation_desc gelu = {QDR_INIT(qdr_activation_desc), .name = name, .function = QDR_GELU_TANH};
+    return qdr_stack_add_activation(stack, &gelu, in, out);
+}
+
+qdr_status qdr_stack_add_residual_with(qdr_stack *stack, const qdr_residual_desc *desc, qdr_edge a, qdr_edge b,
+                                       qdr_edge *out)
+{
+    qdri_node_desc node = {.kind = QDRI_NODE_RESIDUAL, .in = {a, b}};
+    QDR_TRY(QDRI_TAKE(qdr_residual_desc, desc, &node.u.residual));
+    node.name = node.u.residual.name;
     return qdri_stack_add_node(stack, &node, out);
 }
 
 qdr_status qdr_stack_add_residual(qdr_stack *stack, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
 {
-    qdri_node_desc node = {.kind = QDRI_NODE_RESIDUAL, .name = name, .in = {a, b}};
-    return qdri_stack_add_node(stack, &node, out);
+    const qdr_residual_desc residual = {QDR_INIT(qdr_residual_desc), .name = name};
+    return qdr_stack_add_residual_with(stack, &residual, a, b, out);
+}
+
+qdr_status qdr_stack_add_cross_entropy_with(qdr_stack *stack, const qdr_cross_entropy_desc *desc, qdr_edge logits,
+                                            qdr_edge *targets)
+{
+    qdri_node_desc node = {.kind = QDRI_NODE_CROSS_ENTROPY, .in = {logits}};
+    QDR_TRY(QDRI_TAKE(qdr_cross_entropy_desc, desc, &node.u.loss));
+    node.name = node.u.loss.name;
+    return qdri_stack_add_node(stack, &node, targets);
 }
 
 qdr_status qdr_stack_add_cross_entropy(qdr_stack *stack, const char *name, qdr_edge logits, qdr_edge *targets)
 {
-    qdri_node_desc node = {.kind = QDRI_NODE_CROSS_ENTROPY, .name = name, .in = {logits}};
-    return qdri_stack_add_node(stack, &node, targets);
+    const qdr_cross_entropy_desc loss = {QDR_INIT(qdr_cross_entropy_desc), .name = name};
+    return qdr_stack_add_cross_entropy_with(stack, &loss, logits, targets);
 }
 
 qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out)

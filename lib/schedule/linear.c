@@ -349,6 +349,7 @@ void qdri_linear_backward_tasks(qdri_builder *builder, const qdri_layer_shape *s
 static qdri_kernel embedding(const qdri_layer_shape *shape, qdri_kernel_kind kind)
 {
     return (qdri_kernel){.kind = kind,
+                         .factor = shape->factor,
                          .u.embed = {.n_rows = shape->m,
                                      .n_cols = shape->n,
                                      .begin = shape->vocab_begin,

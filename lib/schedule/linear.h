@@ -33,6 +33,7 @@ typedef struct qdri_layer_shape {
     int forward_panels, backward_panels; /* row panels of Y and of dX; 0, 1: no panels */
     int64_t context, first_row; /* embedding: rows of P (0: none), first global row of this rank's output */
     int64_t vocab_begin, vocab; /* embedding: the first of this rank's k words, and all of them */
+    double factor; /* embedding: of E; 0: 1 */
     qdr_dtype dtype, grad_dtype;
 } qdri_layer_shape;
 

@@ -82,7 +82,7 @@ typedef struct qdri_rotation {
     X(EMBEDDING, embedding)                                                                                            \
     X(NORM, norm)                                                                                                      \
     X(ATTENTION, attention)                                                                                            \
-    X(GELU, gelu)                                                                                                      \
+    X(ACTIVATION, activation)                                                                                          \
     X(RESIDUAL, residual)                                                                                              \
     X(CROSS_ENTROPY, loss)                                                                                             \
     X(CALLER, caller)                                                                                                  \
@@ -123,7 +123,8 @@ typedef struct qdri_node {
     int n_in, in[QDR_MAX_OP_INPUTS];
     int out; /* edge; -1: none */
     /* For operations: */
-    int passes_gradient; /* residual: the gradient of every input is that of the output */
+    int passes_gradient; /* residual: the gradient of an input is that of the output, of the second
+                          * one times the kernel's factor */
     int overwrites_only; /* backward cannot accumulate */
     int in_place; /* backward may write the input's gradient over the output's */
     int needs_all_rows; /* in one call, not part by part */
@@ -196,7 +197,10 @@ typedef struct qdri_node_desc {
         qdr_embedding_desc embedding;
         qdr_norm_desc norm;
         qdr_attention_desc attention;
+        qdr_activation_desc activation; /* its own name is not read */
         qdr_op_desc caller; /* its name and functions are not read */
+        qdr_residual_desc residual; /* its own name is not read, nor that of the next */
+        qdr_cross_entropy_desc loss;
         qdri_stand_in stand_in;
     } u;
 } qdri_node_desc;

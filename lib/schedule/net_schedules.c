@@ -178,9 +178,9 @@ qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *sch
 
 /* ---- backward ---- */
 
-/* Adds b, of the size of an edge, to a, or copies it there. */
+/* Adds factor · b, of the size of an edge, to a, or writes it there. */
 static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int number, const char *name, qdri_ref a,
-                          qdri_ref b, int accumulate)
+                          qdri_ref b, double factor, int accumulate)
 {
     const int part_before = builder->part;
     for (int part = 0; part < builder->n_parts; part++) {
@@ -193,6 +193,9 @@ static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int numb
             qdri_set_sum(&task, end - begin, edge->owned.n_cols, to, from, to);
         else
             qdri_set_copy(&task, end - begin, edge->owned.n_cols, from, to);
+        if (!accumulate && factor != 1)
+            task.kernel = (qdri_kernel){.kind = QDRI_K_CAST, .u.binary = {.n = task.m * task.n, .dtype2 = task.dtype}};
+        task.kernel.factor = factor;
         qdri_schedule_add(builder, &task);
     }
     builder->part = part_before;
@@ -214,7 +217,7 @@ static qdri_ref gradient_target(qdri_builder *builder, qdri_net *net, int input,
         edge->d = edge->keeps_gradient ? edge->gradient : take_edge(builder, edge);
     } else if (qdri_builder_users(builder, edge->d) > 1) {
         const qdri_ref copy = take_edge(builder, edge);
-        add_edge_task(builder, edge, number, net->nodes[number].name, copy, edge->d, 0);
+        add_edge_task(builder, edge, number, net->nodes[number].name, copy, edge->d, 1, 0);
         qdri_builder_give(builder, edge->d);
         edge->d = copy;
     }
@@ -236,22 +239,24 @@ static qdri_ref op_gradient_target(qdri_builder *builder, qdri_net *net, int num
     return edge->d;
 }
 
-/* Residual: each input's gradient is that of the output. The first one shares its memory. */
+/* Residual: each input's gradient is that of the output, of the second one times a factor. One that is the same shares
+ * its memory. */
 static void pass_gradient(qdri_builder *builder, qdri_net *net, int number)
 {
     const qdri_node *node = &net->nodes[number];
     const qdri_edge *out = &net->edges[node->out];
     for (int i = 0; i < node->n_in; i++) {
         qdri_edge *edge = &net->edges[node->in[i]];
+        const double factor = i ? qdri_factor_of(&node->kernel) : 1;
         if (!edge->with_gradient) continue;
-        if (edge->d.buffer < 0 && !edge->keeps_gradient && !out->keeps_gradient) {
+        if (factor == 1 && edge->d.buffer < 0 && !edge->keeps_gradient && !out->keeps_gradient) {
             edge->d = out->d;
             qdri_builder_share(builder, out->d);
             continue;
         }
         int accumulate = 0;
         const qdri_ref target = gradient_target(builder, net, node->in[i], number, &accumulate);
-        add_edge_task(builder, edge, number, node->name, target, out->d, accumulate);
+        add_edge_task(builder, edge, number, node->name, target, out->d, factor, accumulate);
     }
 }
 
@@ -295,7 +300,7 @@ static void add_op_backward(qdri_builder *builder, qdri_net *net, int number, qd
     for (int i = 0; i < node->n_in; i++) {
         qdri_builder_give(builder, unwanted[i]);
         if (late[i].buffer < 0) continue;
-        add_edge_task(builder, &net->edges[node->in[i]], number, node->name, late[i], writes[i], 1);
+        add_edge_task(builder, &net->edges[node->in[i]], number, node->name, late[i], writes[i], 1, 1);
         qdri_builder_give(builder, writes[i]);
     }
 }

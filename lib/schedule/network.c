@@ -4,8 +4,28 @@
 #include "schedule/network.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/size.h"
+
+const char *const qdri_activation_names[QDRI_N_ACTIVATION_NAMES] = {"gelu",        "gelu_new",      "gelu_pytorch_tanh",
+                                                                    "gelu_fast",   "gelu_accurate", "gelu_python_tanh",
+                                                                    "gelu_python", "silu",          "swish",
+                                                                    "relu",        "relu2"};
+
+int qdri_activation_named(const char *name, qdr_activation_function *function)
+{
+    static const qdr_activation_function functions[QDRI_N_ACTIVATION_NAMES] = {
+        QDR_GELU_ERF, QDR_GELU_TANH, QDR_GELU_TANH, QDR_GELU_TANH, QDR_GELU_TANH,   QDR_GELU_TANH,
+        QDR_GELU_ERF, QDR_SILU,      QDR_SILU,      QDR_RELU,      QDR_RELU_SQUARED};
+    for (int i = 0; i < QDRI_N_ACTIVATION_NAMES; i++) {
+        if (strcmp(name, qdri_activation_names[i]) != 0) continue;
+        *function = functions[i];
+        return 1;
+    }
+    if (!*name) *function = QDR_GELU_TANH;
+    return !*name;
+}
 
 typedef struct walk {
     const qdri_network_part *part;
@@ -42,7 +62,8 @@ static qdr_status add_linear(const walk *w, const char *name, qdr_linear_desc de
 
 static qdr_status add_residual(const walk *w, const char *name, qdr_edge a, qdr_edge b, qdr_edge *out)
 {
-    return add(w, (qdri_node_desc){.kind = QDRI_NODE_RESIDUAL, .name = name, .in = {a, b}}, out);
+    const qdr_residual_desc desc = {.factor = w->network->branch_factor};
+    return add(w, (qdri_node_desc){QDRI_NODE_RESIDUAL, name, {a, b}, {.residual = desc}}, out);
 }
 
 /* The numbers of a set, which all layers that have it share. */
@@ -106,17 +127,14 @@ static qdr_status add_mlp_half(walk *w, qdr_edge in, qdr_edge *out)
 {
     const qdr_network *n = w->network;
     const qdr_block wide = {n->ffn, 1}, none = {0, 0};
+    qdr_activation_desc act = {QDR_INIT(qdr_activation_desc), .gated = n->gated};
     qdr_edge fc, bent;
+    (void)qdri_activation_named(n->activation, &act.function);
     QDR_TRY(add_linear(
         w, "fc", (qdr_linear_desc){.in = {{n->hidden, 1}}, .out = {wide, n->gated ? wide : none}, .bias = n->mlp_bias},
         in, &fc));
-    if (n->gated) {
-        /* gate, up → out; gate, up, dout → both */
-        const qdri_stand_in gate = {.out = {wide}, .flops = {12, 20}, .bytes = {3, 5}};
-        QDR_TRY(add(w, (qdri_node_desc){QDRI_NODE_STAND_IN, "gate", {fc}, {.stand_in = gate}}, &bent));
-    } else {
-        QDR_TRY(add(w, (qdri_node_desc){.kind = QDRI_NODE_GELU, .name = "gelu", .in = {fc}}, &bent));
-    }
+    const char *name = n->gated ? "gate" : act.function <= QDR_GELU_ERF ? "gelu" : "act";
+    QDR_TRY(add(w, (qdri_node_desc){QDRI_NODE_ACTIVATION, name, {fc}, {.activation = act}}, &bent));
     return add_linear(w, "fc2",
                       (qdr_linear_desc){.in = {wide}, .out = {{n->hidden, 1}}, .bias = n->mlp_bias, .transposed = 1},
                       bent, out);
@@ -156,8 +174,9 @@ static qdr_status add_all(walk *w, qdr_edge in, qdr_edge *out)
     const qdri_network_part *part = w->part;
     const qdr_network *n = w->network;
     const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .vocab = {n->vocab, 1},
-                                          .features = {n->hidden, 1}, .context = n->positions ? part->context : 0,
-                                          .layout = part->layout};
+                                          .features = {n->hidden, 1},   .context = n->positions ? part->context : 0,
+                                          .layout = part->layout,       .factor = n->embedding_factor};
+    const qdr_cross_entropy_desc loss = {.factor = n->logits_factor, .cap = n->logits_cap};
     const qdr_linear_desc tied = {QDR_INIT(qdr_linear_desc), .out_layout = part->layout};
     qdr_edge stream = in, norm, logits;
     if (part->has_ends)
@@ -172,7 +191,7 @@ static qdr_status add_all(walk *w, qdr_edge in, qdr_edge *out)
     else
         QDR_TRY(
             add_linear(w, "head", (qdr_linear_desc){.in = {{n->hidden, 1}}, .out = {{n->vocab, 1}}}, norm, &logits));
-    return add(w, (qdri_node_desc){.kind = QDRI_NODE_CROSS_ENTROPY, .name = "loss", .in = {logits}}, out);
+    return add(w, (qdri_node_desc){QDRI_NODE_CROSS_ENTROPY, "loss", {logits}, {.loss = loss}}, out);
 }
 
 qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void *user, qdr_edge in, qdr_edge *out)
@@ -186,6 +205,7 @@ qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void
 
 const char *qdri_network_lacks(const qdr_network *network)
 {
+    qdr_activation_function function;
     if (network->head_norm == QDR_HEAD_NORM_EACH) return "norms of each head";
-    return network->gated ? "gated activations" : NULL;
+    return qdri_activation_named(network->activation, &function) ? NULL : network->activation;
 }

@@ -21,6 +21,12 @@ typedef struct qdri_network_part {
  * them */
 typedef qdr_status (*qdri_node_fn)(void *user, const qdri_node_desc *desc, int64_t layer, qdr_edge *edge);
 
+/* Names of activations in transformers that the library computes. */
+enum { QDRI_N_ACTIVATION_NAMES = 11 };
+extern const char *const qdri_activation_names[QDRI_N_ACTIVATION_NAMES];
+/* The function by its name; "" is GELU by tanh. @return 0: the library lacks it, and *function stays */
+int qdri_activation_named(const char *name, qdr_activation_function *function);
+
 /* What a network is made of that the library lacks, such as "rotary positions"; NULL: nothing. */
 const char *qdri_network_lacks(const qdr_network *network);
 

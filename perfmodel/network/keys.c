@@ -7,6 +7,7 @@
 
 #include "core/sized.h"
 #include "core/status.h"
+#include "schedule/network.h"
 
 static const char *const norms[] = {"layer", "rms"}, *const places[] = {"before", "after", "around"},
                          *const head_norms[] = {"none", "each", "all"}, *const kinds[] = {"default", "linear",
@@ -195,20 +196,18 @@ qdr_status qdri_network_take(qdri_json_node node, const qdri_network_key *key, q
 
 /* ---- comparing ---- */
 
-static int is_tanh_gelu(const char *activation)
+/* Two names of one function; "" is none. */
+static int are_synonyms(const char *one, const char *two)
 {
-    static const char *const names[] = {"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh",
-                                        "gelu_accurate"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(activation, names[i]) == 0) return 1;
-    return 0;
+    qdr_activation_function a, b;
+    return *one && *two && qdri_activation_named(one, &a) && qdri_activation_named(two, &b) && a == b;
 }
 
 static int is_same(const qdr_network *a, const qdr_network *b, const qdri_network_key *key)
 {
     const void *one = member(a, key), *two = member(b, key);
     if (key->kind != QDRI_NETWORK_TEXT) return memcmp(one, two, key->bytes) == 0;
-    return strcmp(one, two) == 0 || (is_tanh_gelu(one) && is_tanh_gelu(two));
+    return strcmp(one, two) == 0 || are_synonyms(one, two);
 }
 
 int qdr_network_differ(const qdr_network *first, const qdr_network *second, qdr_network_difference *difference)

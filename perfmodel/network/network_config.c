@@ -9,6 +9,7 @@
 #include "files/data.h"
 #include "network/sizes.h"
 #include "network/types.h"
+#include "schedule/network.h"
 
 /* Those of gpt2 have names of their own, and the usual ones as aliases. */
 static const char *const usual_keys[QDRI_N_TYPE_SIZES] = {"num_hidden_layers",       "hidden_size",
@@ -258,16 +259,12 @@ static qdr_status read_flag(const qdri_json_node *root, const char *key, int oth
 
 static qdr_status read_activation(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
-    static const char *const words[] = {"gelu",        "gelu_new",      "gelu_pytorch_tanh",
-                                        "gelu_fast",   "gelu_accurate", "gelu_python_tanh",
-                                        "gelu_python", "silu",          "swish",
-                                        "relu",        "relu2"};
     const qdri_json_node node = qdri_json_get(root, type->activation_key ? type->activation_key : "hidden_act");
     const char *name = type->activation;
     int word;
     if (qdri_json_has(node)) {
-        QDR_TRY(qdri_json_word(node, words, sizeof words / sizeof *words, &word));
-        name = words[word];
+        QDR_TRY(qdri_json_word(node, qdri_activation_names, QDRI_N_ACTIVATION_NAMES, &word));
+        name = qdri_activation_names[word];
     }
     /* Old files of Gemma mean the tanh form. */
     if (strcmp(net->architecture, "gemma") == 0 && strcmp(name, "gelu") == 0) name = "gelu_pytorch_tanh";

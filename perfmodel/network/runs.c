@@ -5,6 +5,7 @@
 
 #include "core/sized.h"
 #include "quadrille/plan.h"
+#include "schedule/network.h"
 
 static int refuse(qdr_obstacle *obstacle, const char *what, const char *why)
 {
@@ -13,29 +14,19 @@ static int refuse(qdr_obstacle *obstacle, const char *what, const char *why)
     return 0;
 }
 
-/* The tanh form of GELU, by its names in transformers; "": not stated. */
-static int is_gelu(const char *activation)
-{
-    static const char *const names[] = {"", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(activation, names[i]) == 0) return 1;
-    return 0;
-}
-
 static int network_runs(const qdr_network *network, qdr_obstacle *obstacle)
 {
+    qdr_activation_function function;
     if (network->head_norm == QDR_HEAD_NORM_EACH)
         return refuse(obstacle, "norms of heads",
                       "the network norms each head of queries and keys, which this runtime does not; use another");
-    if (network->gated)
-        return refuse(obstacle, "gates",
-                      "the network's MLP is gated, but this runtime has no gates; use a network like GPT-2");
-    if (!is_gelu(network->activation)) {
+    if (!qdri_activation_named(network->activation, &function)) {
         refuse(obstacle, "activation", "");
-        snprintf(obstacle->why, sizeof obstacle->why,
-                 "the network's activation is %s, but this runtime has only GELU in its tanh form; use a network like "
-                 "GPT-2",
-                 network->activation);
+        snprintf(
+            obstacle->why, sizeof obstacle->why,
+            "the network's activation is %s, but this runtime has only gelu, gelu_new, silu, relu, relu2 and their "
+            "synonyms; use a network with one of them",
+            network->activation);
         return 0;
     }
     return 1;

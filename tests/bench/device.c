@@ -110,6 +110,26 @@ static void bench_binary(qdri_kernel_kind kind, const char *name, double n_array
     bench_kernel(name, &kernel, 4.0 * (double)n * n_arrays);
 }
 
+static void bench_activation(const char *name, qdr_activation_function function, int gated)
+{
+    const size_t n = (size_t)ROWS * COLS;
+    const double n_in = 1 + gated;
+    char text[40];
+    qdri_kernel kernel = {.kind = QDRI_K_ACTIVATION_FORWARD, .dtype = QDR_F32};
+    kernel.u.activation.n_rows = ROWS;
+    kernel.u.activation.n_cols = COLS;
+    kernel.u.activation.function = function;
+    kernel.u.activation.gated = gated;
+    kernel.u.activation.x = floats(2 * n);
+    kernel.u.activation.dy = floats(n);
+    kernel.u.activation.y = floats(n);
+    kernel.u.activation.dx = floats(2 * n);
+    bench_kernel(name, &kernel, 4.0 * (double)n * (n_in + 1));
+    snprintf(text, sizeof text, "%s_backward", name);
+    kernel.kind = QDRI_K_ACTIVATION_BACKWARD;
+    bench_kernel(text, &kernel, 4.0 * (double)n * (2 * n_in + 1));
+}
+
 static void bench_rows(qdri_kernel_kind kind, const char *name, double n_arrays)
 {
     const size_t n = (size_t)ROWS * COLS;
@@ -241,8 +261,11 @@ int main(int argc, char **argv)
     printf("%d BLAS threads, %d trials; kernels on [%d, %d] f32\n", n_threads, N_TRIALS, ROWS, COLS);
     printf("%-28s %10s %10s %10s\n", "case", "median us", "least", "p90");
     bench_binary(QDRI_K_ADD, "add", 3);
-    bench_binary(QDRI_K_GELU_FORWARD, "gelu_forward", 2);
-    bench_binary(QDRI_K_GELU_BACKWARD, "gelu_backward", 3);
+    bench_activation("gelu", QDR_GELU_TANH, 0);
+    bench_activation("gelu_erf", QDR_GELU_ERF, 0);
+    bench_activation("silu", QDR_SILU, 0);
+    bench_activation("silu_gate", QDR_SILU, 1);
+    bench_activation("relu_squared", QDR_RELU_SQUARED, 0);
     bench_rows(QDRI_K_BIAS_ADD, "bias_add", 2);
     bench_rows(QDRI_K_COLUMN_SUM, "column_sum", 1);
     bench_rows(QDRI_K_POSITION_ADD, "position_add", 3);

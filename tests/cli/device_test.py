@@ -161,7 +161,7 @@ class Ranges(cases.Case):
 
     def test_fused(self):
         """GELU and the gradient through it are fused with the preceding product, if its sum involves no other rank."""
-        gelu = {"gelu: gelu", "gelu: gelu-backward"}
+        gelu = {"gelu: activation", "gelu: activation-backward"}
         biases = {f"{name}: bias-add" for name in ("qkv", "proj", "fc", "fc2")}
         bf16 = ("--dtype", "bf16")
         for words, grid, environment, expected in (

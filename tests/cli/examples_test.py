@@ -217,7 +217,7 @@ class Reports(Case):
         rows = self.rows_of(talk, "kind of task")
         always = {"product NN", "product NT", "product TN", "bias-add", "column-sum", "embed", "embed-sum", "add",
                   "position-add", "position-sum", "norm-moments", "norm-apply", "norm-sums", "norm-backward",
-                  "attention", "attention-backward", "gelu", "gelu-backward", "loss", "loss-backward"}
+                  "attention", "attention-backward", "activation", "activation-backward", "loss", "loss-backward"}
         self.assertLessEqual(always | set(kinds), set(rows))
         for count, predicted, measured in rows.values():
             self.assertGreater(count, 0)

@@ -350,15 +350,15 @@ class RunsHere(Case):
     def test_networks(self):
         llama = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
                  "intermediate_size": 128, "vocab_size": 500, "max_position_embeddings": 512}
-        for network, what, why in ((llama, "rotary", "rotates queries and keys"),
-                                   ({**CONFIG, "activation_function": "relu"}, "activation", "activation is relu"),
-                                   ({**CONFIG, "activation_function": "gelu"}, "activation", "activation is gelu")):
+        qwen3 = {**llama, "model_type": "qwen3"}
+        for network, what, why in ((qwen3, "norms of heads", "norms each head"),):
             self.network(**network)
             self.assertTrue(all(row.endswith("  no: " + what) for row in self.rows(self.good("--recompute", "none"))))
             self.assertIn(why, self.answer("--recompute", "none")["plans"][0]["runs_here_why"])
             self.assert_plan_refused(["--runnable"], "--runnable: the network", why)
-        self.network(**CONFIG)
-        self.good("--runnable")
+        for activation in ("gelu_new", "gelu", "silu", "swish", "relu", "relu2"):
+            self.network(**{**CONFIG, "activation_function": activation})
+            self.good("--runnable")
 
 
 class WhyNot(Case):

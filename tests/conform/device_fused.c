@@ -163,11 +163,13 @@ static void run_in_steps(const fused_case *t)
         run(&add);
     }
     if (!(t->parts & (GELU | GELU_OF))) return;
-    qdri_kernel last = {.kind = t->parts & GELU ? QDRI_K_GELU_FORWARD : QDRI_K_GELU_BACKWARD, .dtype = g->dtype};
-    last.u.binary.n = g->m * g->n;
-    last.u.binary.a = t->parts & GELU ? g->c : g->gelu_of;
-    last.u.binary.b = g->c;
-    last.u.binary.y = t->parts & GELU ? g->gelu : g->c;
+    qdri_kernel last = {.kind = t->parts & GELU ? QDRI_K_ACTIVATION_FORWARD : QDRI_K_ACTIVATION_BACKWARD,
+                        .dtype = g->dtype};
+    last.u.activation.n_rows = g->m;
+    last.u.activation.n_cols = g->n;
+    last.u.activation.x = t->parts & GELU ? g->c : g->gelu_of;
+    last.u.activation.y = g->gelu;
+    last.u.activation.dy = last.u.activation.dx = g->c;
     run(&last);
 }
 

@@ -26,7 +26,8 @@ static qdr_network random_network(uint64_t *seed)
                          .norm_no_beta = (int)dist_below(seed, 2),
                          .norms_per_layer = 2,
                          .tied = (int)dist_below(seed, 2),
-                         .parallel_residual = (int)dist_below(seed, 2)};
+                         .parallel_residual = (int)dist_below(seed, 2),
+                         .gated = (int)dist_below(seed, 2)};
 }
 
 static qdr_stack *new_stack(qdr_grid *grid, qdr_edge *tokens)
@@ -92,10 +93,10 @@ DIST_TEST(what_the_library_lacks_is_refused)
     qdr_network network = good;
     qdr_edge tokens, out;
     qdr_stack *stack = new_stack(grid, &tokens);
-    network.positions = 0;
-    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "rotary positions");
-    network = good, network.gated = 1;
-    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "gated activations");
+    network.head_norm = QDR_HEAD_NORM_EACH;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "norms of each head");
+    network = good, strcpy(network.activation, "quick_gelu");
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "it has quick_gelu");
     network = good, network.kv_heads = 0;
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_SHAPE, "key heads");
     network = good, network.size = 0;
@@ -108,7 +109,7 @@ DIST_TEST(what_the_library_lacks_is_refused)
     DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, &out), QDR_ERR_ARGUMENT, "-1 layers");
     DIST_CHECK(out == -1, "an edge after an error");
     desc = (qdr_network_desc){QDR_INIT(qdr_network_desc), .context = CONTEXT, .stand_ins = 1};
-    network = good, network.positions = 0, network.gated = 1;
+    network = good, strcpy(network.activation, "quick_gelu");
     DIST_OK(qdr_stack_add_network(stack, &network, &desc, tokens, &out));
     DIST_OK(qdr_stack_build(stack));
     DIST_OK(qdr_stack_forward(stack)); /* of zeros */

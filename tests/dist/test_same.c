@@ -38,6 +38,10 @@ typedef struct subject {
     int linear_in, norm_in, heads_in, gelu_in, residual_a, residual_b, logits;
     qdr_norm_desc norm;
     qdr_attention_desc attention;
+    qdr_activation_desc activation;
+    int activation_in, scaled_a, scaled_b, capped_logits;
+    qdr_residual_desc residual;
+    qdr_cross_entropy_desc capped;
     qdr_op_desc op;
     int op_in;
     /* Of the small one, which runs: */
@@ -82,6 +86,9 @@ static subject usual(const qdr_context *ctx)
         .norm = {QDR_INIT(qdr_norm_desc), .name = "norm", .epsilon = 1e-3, .kind = QDR_NORM_RMS},
         .attention = {QDR_INIT(qdr_attention_desc), .name = "attention", .head_size = 4, .context = 4,
                       .rotary_columns = 2, .frequencies = angles},
+        .activation = {QDR_INIT(qdr_activation_desc), .name = "act"},
+        .residual = {QDR_INIT(qdr_residual_desc), .name = "scaled"},
+        .capped = {QDR_INIT(qdr_cross_entropy_desc), .name = "capped"},
         .op = {QDR_INIT(qdr_op_desc), .name = "op", .n_in = 1, .forward = nothing, .backward = nothing},
         .seed = 1,
         .layer_seed = 2,
@@ -119,10 +126,11 @@ static void describe(const subject *s, qdr_stack *stack)
     const qdr_edge_desc on_y = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_Y};
     const qdr_edge_desc heads4 = {QDR_INIT(qdr_edge_desc), .cols = {{16, 4}, {16, 4}, {16, 4}}, .col_axis = QDR_Y};
     const qdr_edge_desc heads2 = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}, {8, 2}, {8, 2}}, .col_axis = QDR_Y};
+    const qdr_edge_desc gates = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}, {8, 2}}, .col_axis = QDR_X};
     const qdr_edge_desc plain = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_X};
     qdr_embedding_desc other = {QDR_INIT(qdr_embedding_desc), .name = "emb2", .vocab = {16, 2}, .features = {8, 2}};
     const qdr_linear_desc logits = {QDR_INIT(qdr_linear_desc), .name = "logits", .in = {{8, 2}}, .out = {{16, 2}}};
-    qdr_edge tokens[2], a, b[2], y, heads[3], out, fc, l[2], act;
+    qdr_edge tokens[2], a, b[2], y, heads[3], out, fc, l[4], act, gate[2];
     qdr_linear *tables[2];
     DIST_OK(qdr_stack_add_tokens(stack, s->tokens_name, &tokens[0]));
     DIST_OK(qdr_stack_add_tokens(stack, "t2", &tokens[1]));
@@ -133,23 +141,27 @@ static void describe(const subject *s, qdr_stack *stack)
     DIST_OK(qdr_stack_add_input(stack, "heads", &heads4, 0, &heads[0]));
     DIST_OK(qdr_stack_add_input(stack, "more heads", &heads4, 0, &heads[1]));
     DIST_OK(qdr_stack_add_input(stack, "small heads", &heads2, 0, &heads[2]));
+    DIST_OK(qdr_stack_add_input(stack, "gates", &gates, 0, &gate[0]));
+    DIST_OK(qdr_stack_add_input(stack, "more gates", &gates, 0, &gate[1]));
     DIST_OK(qdr_stack_add_embedding(stack, &s->embedding, tokens[s->tokens], &out, NULL));
     DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[0]));
     other.name = "emb3";
     DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[1]));
     DIST_OK(test_add_tied_head(stack, s->head_name, tables[s->other_table], s->head_layout, b[s->head_in], &out));
     DIST_OK(qdr_stack_add_linear(stack, &s->linear, s->linear.transposed ? y : b[s->linear_in], &fc, NULL));
-    DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[0], NULL));
-    DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[1], NULL));
+    for (int i = 0; i < 4; i++) DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[i], NULL));
     DIST_OK(qdr_stack_add_norm(stack, &s->norm, b[s->norm_in], &out));
     DIST_OK(qdr_stack_add_attention(stack, &s->attention, heads[s->heads_in], &out));
+    DIST_OK(qdr_stack_add_activation(stack, &s->activation, gate[s->activation_in], &out));
     DIST_OK(qdr_stack_add_gelu(stack, s->gelu_name, b[s->gelu_in], &act));
     for (int i = 0; i < s->gelu_twice; i++) DIST_OK(qdr_stack_add_gelu(stack, "twice", act, &act));
     DIST_OK(qdr_stack_add_residual(stack, s->residual_name, b[s->residual_a], b[s->residual_b], &out));
+    DIST_OK(qdr_stack_add_residual_with(stack, &s->residual, b[s->scaled_a], b[s->scaled_b], &out));
     qdr_op_desc op = s->op;
     for (int i = 0; i < op.n_in; i++) op.in[i] = b[s->op_in];
     DIST_OK(qdr_stack_add_op(stack, &op, &out));
     DIST_OK(qdr_stack_add_cross_entropy(stack, s->ce_name, l[s->logits], &out));
+    DIST_OK(qdr_stack_add_cross_entropy_with(stack, &s->capped, l[2 + s->capped_logits], &out));
     if (s->more) DIST_OK(qdr_stack_add_gelu(stack, "more", act, &act));
 }
 

@@ -39,11 +39,22 @@ static void binary(const qdri_kernel *kernel, list *l)
     const int64_t n = kernel->u.binary.n;
     const size_t bytes = elem_bytes(kernel), bytes2 = qdr_dtype_bytes(kernel->u.binary.dtype2);
     const int is_cast = kernel->kind == QDRI_K_CAST;
-    const int is_backward = kernel->kind == QDRI_K_GELU_BACKWARD;
     reads(l, kernel->u.binary.a, n, bytes);
     if (kernel->kind == QDRI_K_ADD) reads(l, kernel->u.binary.b, n, bytes2);
-    if (is_backward) reads(l, kernel->u.binary.b, n, bytes);
-    sums(l, kernel->u.binary.y, n, is_cast ? bytes2 : bytes, is_backward && kernel->accumulate);
+    writes(l, kernel->u.binary.y, n, is_cast ? bytes2 : bytes);
+}
+
+static void activation(const qdri_kernel *kernel, list *l)
+{
+    const int64_t n = kernel->u.activation.n_rows * kernel->u.activation.n_cols;
+    const int64_t n_in = kernel->u.activation.gated ? 2 * n : n;
+    reads(l, kernel->u.activation.x, n_in, elem_bytes(kernel));
+    if (kernel->kind == QDRI_K_ACTIVATION_FORWARD) {
+        writes(l, kernel->u.activation.y, n, elem_bytes(kernel));
+        return;
+    }
+    reads(l, kernel->u.activation.dy, n, elem_bytes(kernel));
+    sums(l, kernel->u.activation.dx, n_in, elem_bytes(kernel), kernel->accumulate);
 }
 
 static void parts(const qdri_kernel *kernel, list *l)
@@ -372,8 +383,8 @@ static void (*const finders[QDRI_N_KERNELS])(const qdri_kernel *kernel, list *l)
     [QDRI_K_CAST] = binary,
     [QDRI_K_BIAS_ADD] = bias_add,
     [QDRI_K_COLUMN_SUM] = column_sum,
-    [QDRI_K_GELU_FORWARD] = binary,
-    [QDRI_K_GELU_BACKWARD] = binary,
+    [QDRI_K_ACTIVATION_FORWARD] = activation,
+    [QDRI_K_ACTIVATION_BACKWARD] = activation,
     [QDRI_K_NORM_MOMENTS] = norm_moments,
     [QDRI_K_NORM_MERGE] = norm_merge,
     [QDRI_K_NORM_APPLY] = norm_apply,

@@ -60,6 +60,22 @@ static void binary_case(kernel_case *c)
     k->u.binary.y = take(c, k->kind == QDRI_K_CAST ? dtype2 : k->dtype, COLS);
 }
 
+/* Alone, or gated and added to. */
+static void activation_case(kernel_case *c)
+{
+    qdri_kernel *k = &c->kernel;
+    const int64_t n = ROWS * COLS, n_in = c->number ? 2 * n : n;
+    k->u.activation.n_rows = ROWS;
+    k->u.activation.n_cols = COLS;
+    k->u.activation.function = c->number ? QDR_SILU : QDR_GELU_ERF;
+    k->u.activation.gated = c->number;
+    k->accumulate = c->number;
+    k->u.activation.x = take(c, k->dtype, n_in);
+    k->u.activation.dy = take(c, k->dtype, n);
+    k->u.activation.y = take(c, k->dtype, n);
+    k->u.activation.dx = take(c, k->dtype, n_in);
+}
+
 static void parts_case(kernel_case *c)
 {
     c->kernel.u.parts.n = COLS;
@@ -160,6 +176,7 @@ static void ce_case(kernel_case *c)
     k->u.ce.begin = c->number ? 4 : 0;
     k->u.ce.vocab = 20;
     k->u.ce.scale = 0.5;
+    k->u.ce.cap = c->number ? 5 : 0;
     k->u.ce.targets = take_ids(c, ROWS, 14);
     k->u.ce.logits = take(c, k->dtype, ROWS * COLS);
     k->u.ce.work = take(c, sum, ROWS);
@@ -231,7 +248,7 @@ static void (*const makers[QDRI_N_FAMILIES])(kernel_case *c) = {
     [QDRI_OF_BINARY] = binary_case, [QDRI_OF_PARTS] = parts_case,         [QDRI_OF_ROWS] = rows_case,
     [QDRI_OF_NORM] = norm_case,     [QDRI_OF_ATTENTION] = attention_case, [QDRI_OF_EMBED] = embed_case,
     [QDRI_OF_CE] = ce_case,         [QDRI_OF_REDUCE] = reduce_case,       [QDRI_OF_ADAMW] = adamw_case,
-    [QDRI_OF_BLOCK] = block_case,   [QDRI_OF_CODEC] = codec_case,
+    [QDRI_OF_BLOCK] = block_case,   [QDRI_OF_CODEC] = codec_case,         [QDRI_OF_ACTIVATION] = activation_case,
 };
 
 /* The case of this kind, of a family that both CPUs and GPUs have. */
@@ -241,6 +258,7 @@ static void make_case(kernel_case *c, qdri_kernel_kind kind, qdr_dtype dtype, in
     c->kernel.kind = kind;
     c->kernel.dtype = dtype;
     c->number = number;
+    c->kernel.factor = number ? 0.5 : 0;
     c->random = (uint64_t)kind + 100 * (uint64_t)number;
     makers[qdri_family_of(kind)](c);
 }

@@ -47,7 +47,8 @@ FAKE_TEST(test_launch)
 {
     cudaStream_t stream = new_stream(), other = new_stream();
     float *x = new_memory(32), *y = new_memory(32);
-    const qdri_kernel kernel = {.kind = QDRI_K_GELU_FORWARD, .dtype = QDR_F32, .u.binary = {.n = 8, .a = x, .y = y}};
+    const qdri_kernel kernel = {
+        .kind = QDRI_K_CAST, .dtype = QDR_F32, .u.binary = {.n = 8, .a = x, .y = y, .dtype2 = QDR_F32}};
     const qdri_cuda_target here = {.n_sms = 8, .stream = stream};
     const qdri_cuda_target there = {.n_sms = 8, .stream = other};
     n_launched = 0;

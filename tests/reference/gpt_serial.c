@@ -178,12 +178,12 @@ static void block_forward(serial_gpt *gpt, block *b, array out)
     serial_linear(m, 3 * h, h, b->norm1, w[b->qkv_at], w[b->qkv_at + 1], b->qkv);
     serial_attention(&shape, b->qkv, b->scores, b->attention);
     serial_linear(m, h, h, b->attention, w[b->proj_at], w[b->proj_at + 1], b->proj);
-    serial_add((int64_t)m * h, b->in, b->proj, b->middle);
+    serial_add((int64_t)m * h, b->in, b->proj, 1, b->middle);
     norm(gpt, b->norm2_at, b->middle, &b->state2, b->norm2);
     serial_linear(m, 4 * h, h, b->norm2, w[b->fc_at], w[b->fc_at + 1], b->fc);
-    serial_gelu((int64_t)m * 4 * h, b->fc, b->gelu);
+    serial_activation(QDR_GELU_TANH, (int64_t)m * 4 * h, b->fc, (array){NULL, NULL}, b->gelu);
     serial_linear(m, h, 4 * h, b->gelu, w[b->fc2_at], w[b->fc2_at + 1], b->fc2);
-    serial_add((int64_t)m * h, b->middle, b->fc2, out);
+    serial_add((int64_t)m * h, b->middle, b->fc2, 1, out);
 }
 
 /* gpt->d_stream holds the gradient of the block's output, then that of its input. */
@@ -195,7 +195,8 @@ static void block_backward(serial_gpt *gpt, block *b)
     array *g = gpt->gradient, dx = gpt->d_stream;
     serial_linear_dw(m, h, 4 * h, dx, b->gelu, g[b->fc2_at], g[b->fc2_at + 1]);
     serial_linear_dx(m, h, 4 * h, dx, w[b->fc2_at], gpt->d_wide);
-    serial_gelu_backward((int64_t)m * 4 * h, b->fc, gpt->d_wide);
+    serial_activation_backward(QDR_GELU_TANH, (int64_t)m * 4 * h, b->fc, (array){NULL, NULL}, gpt->d_wide, gpt->d_wide,
+                               (array){NULL, NULL});
     serial_linear_dw(m, 4 * h, h, gpt->d_wide, b->norm2, g[b->fc_at], g[b->fc_at + 1]);
     serial_linear_dx(m, 4 * h, h, gpt->d_wide, w[b->fc_at], gpt->d_norm);
     norm_backward(gpt, b->norm2_at, &b->state2, gpt->d_norm, dx);
@@ -211,7 +212,7 @@ static void block_backward(serial_gpt *gpt, block *b)
 static double forward(serial_gpt *gpt, const int32_t *tokens, const int32_t *targets)
 {
     const int layers = gpt->c.n_layers, v = gpt->c.vocab;
-    serial_embed(gpt->rows, gpt->c.hidden, gpt->c.context, tokens, gpt->value[0], gpt->value[1], gpt->blocks[0].in);
+    serial_embed(gpt->rows, gpt->c.hidden, gpt->c.context, tokens, 1, gpt->value[0], gpt->value[1], gpt->blocks[0].in);
     for (int i = 0; i < layers; i++)
         block_forward(gpt, &gpt->blocks[i], i + 1 < layers ? gpt->blocks[i + 1].in : gpt->last);
     norm(gpt, gpt->norm_at, gpt->last, &gpt->state, gpt->norm);
@@ -220,7 +221,7 @@ static double forward(serial_gpt *gpt, const int32_t *tokens, const int32_t *tar
     for (int row = 0; row < gpt->rows; row++) valid += targets[row] >= 0;
     for (int row = 0; row < gpt->rows; row++) {
         const int64_t at = (int64_t)row * v;
-        loss += serial_cross_entropy(v, gpt->logits.v + at, gpt->logits.e + at, targets[row], valid,
+        loss += serial_cross_entropy(v, gpt->logits.v + at, gpt->logits.e + at, targets[row], 1, 0, valid,
                                      gpt->d_logits.v + at, gpt->d_logits.e + at);
     }
     return loss / valid;
@@ -240,7 +241,7 @@ double serial_backprop(serial_gpt *gpt, const int32_t *tokens, const int32_t *ta
     memset(gpt->d_stream.e, 0, (size_t)m * (size_t)h * sizeof(double));
     norm_backward(gpt, gpt->norm_at, &gpt->state, gpt->d_norm, gpt->d_stream);
     for (int i = gpt->c.n_layers - 1; i >= 0; i--) block_backward(gpt, &gpt->blocks[i]);
-    serial_embed_backward(m, h, gpt->c.context, tokens, gpt->d_stream, gpt->gradient[0], gpt->gradient[1]);
+    serial_embed_backward(m, h, gpt->c.context, tokens, 1, gpt->d_stream, gpt->gradient[0], gpt->gradient[1]);
     return loss;
 }
 

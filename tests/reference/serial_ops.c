@@ -165,34 +165,81 @@ void serial_norm_backward(int rows, int n, const double *gamma, const norm_state
         norm_row_dx(n, gamma, s, row, dy.v + row * n, dy.e + row * n, dx.v + row * n, dx.e + row * n);
 }
 
-void serial_add(int64_t n, array a, array b, array y)
+/* y = a + factor · b */
+void serial_add(int64_t n, array a, array b, double factor, array y)
 {
     for (int64_t i = 0; i < n; i++) {
-        y.v[i] = a.v[i] + b.v[i];
-        y.e[i] = a.e[i] + b.e[i] + roundings(1, y.v[i]);
+        y.v[i] = a.v[i] + factor * b.v[i];
+        y.e[i] = a.e[i] + sq(factor) * b.e[i] + roundings(1, y.v[i]) + roundings(factor == 1 ? 0 : 1, factor * b.v[i]);
     }
 }
 
-void serial_gelu(int64_t n, array x, array y)
+/* An activation function at one point, with bounds: of its second derivative, and of the errors in computing it and its
+ * slope. */
+typedef struct bend {
+    double value, slope, curve, e_value, e_slope;
+} bend;
+
+static bend gelu_tanh(double v)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const double v = x.v[i], t = ROOT_2_OVER_PI * (v + 0.044715 * v * v * v), th = tanh(t), steep = 1 - th * th;
-        const double slope = 0.5 * (1 + th) + 0.5 * v * steep * ROOT_2_OVER_PI * (1 + 3 * 0.044715 * v * v);
-        y.v[i] = 0.5 * v * (1 + th);
-        y.e[i] = sq(slope) * x.e[i] + sq(0.5 * v * (FUNCTION + 6 * U * fabs(t) * steep)) + roundings(3, y.v[i]);
+    const double t = ROOT_2_OVER_PI * (v + 0.044715 * v * v * v), th = tanh(t), steep = 1 - th * th;
+    const double dt = ROOT_2_OVER_PI * (1 + 3 * 0.044715 * v * v);
+    return (bend){0.5 * v * (1 + th), 0.5 * (1 + th) + 0.5 * v * steep * dt, 1.2,
+                  0.5 * v * (FUNCTION + 6 * U * fabs(t) * steep), 2 * FUNCTION * (1 + fabs(v) * dt)};
+}
+
+/* The curvature is that of x·Φ(x), φ(x)·(2 - x²). */
+static bend gelu_erf(double v)
+{
+    const double below = 0.5 * erfc(-v / sqrt(2)), density = 0.5 * ROOT_2_OVER_PI * exp(-v * v / 2);
+    const double e_below = FUNCTION * below + 4 * U * fabs(v) * density;
+    return (bend){v * below, below + v * density, 0.8, v * e_below,
+                  e_below + fabs(v) * density * (FUNCTION + U * v * v)};
+}
+
+static bend silu(double v)
+{
+    const double s = 1 / (1 + exp(-v)), slope = s * (1 + v * (1 - s));
+    return (bend){v * s, slope, 0.5, FUNCTION * v * s, FUNCTION * s * (1 + fabs(v) * (1 - s))};
+}
+
+static bend bend_of(qdr_activation_function function, double v)
+{
+    const double above = fmax(v, 0);
+    switch (function) {
+    case QDR_GELU_ERF: return gelu_erf(v);
+    case QDR_SILU: return silu(v);
+    case QDR_RELU: return (bend){above, v > 0, 0, 0, 0};
+    case QDR_RELU_SQUARED: return (bend){above * above, 2 * above, 2, U * above * above, 0};
+    default: return gelu_tanh(v);
     }
 }
 
-/* dy is overwritten by dx. |gelu''| < 1.2 everywhere. */
-void serial_gelu_backward(int64_t n, array x, array dy)
+void serial_activation(qdr_activation_function function, int64_t n, array x, array up, array y)
 {
     for (int64_t i = 0; i < n; i++) {
-        const double v = x.v[i], t = ROOT_2_OVER_PI * (v + 0.044715 * v * v * v), th = tanh(t);
-        const double dt = ROOT_2_OVER_PI * (1 + 3 * 0.044715 * v * v);
-        const double slope = 0.5 * (1 + th) + 0.5 * v * (1 - th * th) * dt, d = dy.v[i];
-        dy.e[i] = dy.e[i] * sq(slope) + sq(d) * (sq(1.2) * x.e[i] + sq(2 * FUNCTION * (1 + fabs(v) * dt)));
-        dy.v[i] = d * slope;
-        dy.e[i] += roundings(1, dy.v[i]);
+        const bend f = bend_of(function, x.v[i]);
+        const double factor = up.v ? up.v[i] : 1, e_factor = up.v ? up.e[i] : 0;
+        const double e = sq(f.slope) * x.e[i] + sq(f.e_value) + roundings(3, f.value);
+        y.v[i] = f.value * factor;
+        y.e[i] = e * sq(factor) + sq(f.value) * e_factor;
+    }
+}
+
+void serial_activation_backward(qdr_activation_function function, int64_t n, array x, array up, array dy, array dx,
+                                array dup)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const bend f = bend_of(function, x.v[i]);
+        const double factor = up.v ? up.v[i] : 1, e_factor = up.v ? up.e[i] : 0;
+        const double d = dy.v[i] * factor, e_d = dy.e[i] * sq(factor) + sq(dy.v[i]) * e_factor;
+        if (up.v) {
+            dup.v[i] = dy.v[i] * f.value;
+            dup.e[i] = dy.e[i] * sq(f.value) + sq(dy.v[i]) * (sq(f.slope) * x.e[i] + sq(f.e_value)) +
+                       roundings(3, dup.v[i]);
+        }
+        dx.v[i] = d * f.slope;
+        dx.e[i] = e_d * sq(f.slope) + sq(d) * (sq(f.curve) * x.e[i] + sq(f.e_slope)) + roundings(2, dx.v[i]);
     }
 }
 
@@ -404,36 +451,55 @@ void serial_turn(const attention_shape *a, int back, array qkv)
     }
 }
 
-/* The gradient of one row's loss over `valid` rows, from its logits; returns its loss. */
-double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double valid, double *d,
-                            double *ed)
+/* factor · logits, or cap · tanh(factor · logits / cap), and the errors; tanh' is computed by a quotient of sums. */
+static void shape_logits(int n, const double *logits, const double *e_logits, double factor, double cap, double *l,
+                         double *e)
 {
-    memcpy(d, logits, (size_t)n * sizeof *d);
-    memcpy(ed, e_logits, (size_t)n * sizeof *ed);
+    for (int j = 0; j < n; j++) {
+        const double u = cap > 0 ? factor * logits[j] / cap : 0, th = tanh(u), slope = factor * (1 - th * th);
+        l[j] = cap > 0 ? cap * th : factor * logits[j];
+        e[j] = sq(slope) * e_logits[j] + roundings(factor == 1 ? 0 : 1, l[j]);
+        if (cap > 0) e[j] += sq(cap * FUNCTION) + roundings(4, cap * u * (1 - th * th));
+    }
+}
+
+/* The gradient of one row's loss over `valid` rows, from its logits; returns its loss. cap 0: none */
+double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double factor, double cap,
+                            double valid, double *d, double *ed)
+{
+    shape_logits(n, logits, e_logits, factor, cap, d, ed);
     serial_softmax(n, d, ed);
     const double loss = target < 0 ? 0 : -log(d[target]);
     for (int j = 0; j < n; j++) {
         d[j] = target < 0 ? 0 : (d[j] - (j == target)) / valid;
         ed[j] = target < 0 ? 0 : ed[j] / sq(valid) + roundings(3, d[j]);
+        const double th = cap > 0 ? tanh(factor * logits[j] / cap) : 0, slope = factor * (1 - th * th);
+        const double curve = cap > 0 ? 2 * th * (1 - th * th) * sq(factor) / cap : 0;
+        const double e_slope = sq(curve) * e_logits[j] + (cap > 0 ? sq(slope * 2 * FUNCTION) : 0);
+        ed[j] = sq(slope) * ed[j] + sq(d[j]) * e_slope + roundings(factor == 1 && cap == 0 ? 0 : 2, slope * d[j]);
+        d[j] *= slope;
     }
     return loss;
 }
 
-/* x = E[token] + P[position] */
-void serial_embed(int rows, int n, int context, const int32_t *tokens, const double *e, const double *p, array x)
+/* x = factor · E[token] + P[position] */
+void serial_embed(int rows, int n, int context, const int32_t *tokens, double factor, const double *e, const double *p,
+                  array x)
 {
     for (int row = 0; row < rows; row++)
         for (int i = 0; i < n; i++) {
-            x.v[row * n + i] = e[tokens[row] * n + i] + p[row % context * n + i];
-            x.e[row * n + i] = roundings(1, x.v[row * n + i]);
+            const double scaled = factor * e[tokens[row] * n + i];
+            x.v[row * n + i] = scaled + p[row % context * n + i];
+            x.e[row * n + i] = roundings(1, x.v[row * n + i]) + roundings(factor == 1 ? 0 : 1, scaled);
         }
 }
 
-void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, array dx, array de, array dp)
+void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, double factor, array dx, array de,
+                           array dp)
 {
     for (int row = 0; row < rows; row++) {
         const int token = tokens[row] * n, position = row % context * n;
-        add_times(1, 0, dx.v + row * n, dx.e + row * n, n, rows, de.v + token, de.e + token);
+        add_times(factor, 0, dx.v + row * n, dx.e + row * n, n, rows, de.v + token, de.e + token);
         add_times(1, 0, dx.v + row * n, dx.e + row * n, n, rows, dp.v + position, dp.e + position);
     }
 }

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "quadrille/stack.h"
+
 typedef struct array {
     double *v, *e;
 } array;
@@ -32,17 +34,21 @@ void serial_linear_dw(int m, int n, int k, array dy, array x, array dw, array db
 void serial_norm(int rows, int n, const double *gamma, const double *beta, array x, norm_state *s, array y);
 void serial_norm_backward(int rows, int n, const double *gamma, const norm_state *s, array dy, array dx, array dgamma,
                           array dbeta);
-void serial_add(int64_t n, array a, array b, array y);
-void serial_gelu(int64_t n, array x, array y);
-void serial_gelu_backward(int64_t n, array x, array dy);
+void serial_add(int64_t n, array a, array b, double factor, array y);
+/* y = function(x) · up, and its gradients; up.v NULL: 1. dx may be dy. */
+void serial_activation(qdr_activation_function function, int64_t n, array x, array up, array y);
+void serial_activation_backward(qdr_activation_function function, int64_t n, array x, array up, array dy, array dx,
+                                array dup);
 void serial_softmax(int n, double *p, double *e);
 void serial_attention(const attention_shape *a, array qkv, array scores, array y);
 void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array d_sinks,
                                array room);
 void serial_turn(const attention_shape *a, int back, array qkv);
-double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double valid, double *d,
-                            double *ed);
-void serial_embed(int rows, int n, int context, const int32_t *tokens, const double *e, const double *p, array x);
-void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, array dx, array de, array dp);
+double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double factor, double cap,
+                            double valid, double *d, double *ed);
+void serial_embed(int rows, int n, int context, const int32_t *tokens, double factor, const double *e, const double *p,
+                  array x);
+void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, double factor, array dx, array de,
+                           array dp);
 
 #endif

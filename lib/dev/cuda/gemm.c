@@ -53,11 +53,13 @@ static qdr_status multiply_in_steps(qdr_stream *stream, const qdri_gemm *gemm)
     qdri_kernel last = {.dtype = gemm->c_dtype};
     qdri_gemm product = *gemm;
     if (gemm->gelu || gemm->gelu_of) {
-        last.kind = gemm->gelu ? QDRI_K_GELU_FORWARD : QDRI_K_GELU_BACKWARD;
-        last.u.binary.n = gemm->m * gemm->n;
-        last.u.binary.a = qdri_cuda_auxiliary_of(gemm);
-        last.u.binary.b = gemm->c;
-        last.u.binary.y = qdri_cuda_result_of(gemm);
+        last.kind = gemm->gelu ? QDRI_K_ACTIVATION_FORWARD : QDRI_K_ACTIVATION_BACKWARD;
+        last.u.activation.n_rows = gemm->m;
+        last.u.activation.n_cols = gemm->n;
+        last.u.activation.function = QDR_GELU_TANH;
+        last.u.activation.x = qdri_cuda_auxiliary_of(gemm);
+        last.u.activation.y = gemm->gelu;
+        last.u.activation.dy = last.u.activation.dx = gemm->c;
         product.gelu = NULL;
         product.gelu_of = NULL;
     } else {

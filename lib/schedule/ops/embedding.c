@@ -31,6 +31,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
     const int64_t unit = desc->vocab.unit ? desc->vocab.unit : 1;
     qdri_node *node = NULL;
     QDR_TRY(check_embedding(net, desc, who, tokens));
+    QDR_TRY(qdri_op_check_factor(who, desc->factor));
     QDR_TRY(qdri_layer_node_add(net, who, QDRI_NODE_EMBEDDING, &node));
     qdri_layer *layer = &node->layer;
     const qdr_matrix matrix = qdri_edge_matrix(net, features, QDR_X, desc->layout, 1);
@@ -51,6 +52,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
     layer->shape.vocab = desc->vocab.width;
     layer->shape.k = vocab_end - layer->shape.vocab_begin; /* rows of E's block; its columns are the outputs */
     layer->shape.context = desc->context;
+    layer->shape.factor = desc->factor;
     return QDR_OK;
 }
 
@@ -60,6 +62,7 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
     qdri_facts_add_blocks(facts, who, "vocab", &desc->u.embedding.vocab, 1);
     qdri_facts_add_blocks(facts, who, "features", &desc->u.embedding.features, 1);
     qdri_facts_add_int(facts, who, "context", desc->u.embedding.context);
+    qdri_facts_add_real(facts, who, "factor", desc->u.embedding.factor == 0 ? 1 : desc->u.embedding.factor);
     qdri_facts_add(facts, who, "layout", qdri_layout_name(desc->u.embedding.layout));
 }
 

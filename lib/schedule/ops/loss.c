@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cross-entropy of logits whose vocabulary may be split over an axis. Saved: maximum and log Σexp of each row. Work:
  * the maxima, then two sums of each row. */
+#include <math.h>
 #include <string.h>
 
 #include "core/block.h"
@@ -19,14 +20,21 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *targe
 {
     const char *name = desc->name;
     const qdr_edge logits = desc->in[0];
+    const double factor = desc->u.loss.factor, cap = desc->u.loss.cap;
     qdri_node *node = NULL;
     QDR_TRY(qdri_op_check_inputs(net, name, 1, &logits));
+    QDR_TRY(qdri_op_check_factor(name, factor));
+    if (!(cap >= 0) || isinf(cap))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the cap of logits is %g; use a finite number > 0, 0 means none", name,
+                        cap);
     if (qdri_blocks_count(net->edges[logits].matrix.cols) != 1 || net->edges[logits].n_uses)
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: '%s' must be one block of logits that nothing else reads", name,
                         net->edges[logits].name);
     const qdr_owned *owned = &net->edges[logits].owned;
     const int64_t n_rows = owned->n_rows;
-    const qdri_kernel kernel = {.u.ce = {.n_cols = owned->n_cols,
+    const qdri_kernel kernel = {.factor = factor,
+                                .u.ce = {.n_cols = owned->n_cols,
+                                         .cap = cap,
                                          .begin = owned->cols[0].begin,
                                          .vocab = net->edges[logits].matrix.cols[0].width}};
     size_t saved_bytes;
@@ -45,6 +53,13 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *targe
     return QDR_OK;
 }
 
+static void describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
+{
+    (void)net;
+    qdri_facts_add_real(facts, who, "factor", desc->u.loss.factor == 0 ? 1 : desc->u.loss.factor);
+    qdri_facts_add_real(facts, who, "cap", desc->u.loss.cap);
+}
+
 static qdri_kernel kernel_of(const qdri_op_part *p, qdri_kernel_kind kind)
 {
     qdri_kernel kernel = p->node->kernel;
@@ -53,20 +68,24 @@ static qdri_kernel kernel_of(const qdri_op_part *p, qdri_kernel_kind kind)
     return kernel;
 }
 
+/* Of one tanh for each logit. */
+static double cap_flops(const qdri_op_part *p) { return p->node->kernel.u.ce.cap > 0 ? 8 * p->elems : 0; }
+
 static void forward(const qdri_op_part *p)
 {
     const qdr_axis axis = p->node->axis;
     const int64_t n_all = p->net->edges[p->node->in[0]].owned.n_rows;
     const qdri_ref logits = qdri_op_input(p, 0), targets = qdri_op_input(p, 1), maxima = qdri_op_numbers(p, 0, 1);
     const qdri_ref sums = qdri_op_numbers(p, sums_offset(n_all, p->net->opts.dtype), 2);
+    const double capping = cap_flops(p);
     const size_t loss_bytes = 2 * sizeof(double);
     const qdri_ref loss = qdri_slice(p->net->loss, (size_t)p->part * loss_bytes, loss_bytes);
     qdri_kernel kernel = kernel_of(p, QDRI_K_CE_MAX);
-    qdri_op_add_kernel(p, &kernel, (qdri_task_work){p->bytes, 2 * p->elems, 1, QDRI_COST_LOGITS},
+    qdri_op_add_kernel(p, &kernel, (qdri_task_work){p->bytes, 2 * p->elems + capping, 1, QDRI_COST_LOGITS},
                        &(qdri_refs){1, {logits}}, &(qdri_refs){1, {maxima}}, 0);
     qdri_op_reduce(p, axis, QDR_MAX, 1, maxima);
     kernel = kernel_of(p, QDRI_K_CE_SUMS);
-    qdri_op_add_kernel(p, &kernel, (qdri_task_work){p->bytes, 3 * p->elems, 0, QDRI_COST_LOGITS},
+    qdri_op_add_kernel(p, &kernel, (qdri_task_work){p->bytes, 3 * p->elems + capping, 0, QDRI_COST_LOGITS},
                        &(qdri_refs){3, {logits, targets, maxima}}, &(qdri_refs){1, {sums}}, 0);
     qdri_op_reduce(p, axis, QDR_SUM, 2, sums);
     kernel = kernel_of(p, QDRI_K_CE_LOSS);
@@ -77,10 +96,10 @@ static void forward(const qdri_op_part *p)
 static void backward(const qdri_op_part *p)
 {
     const qdri_kernel kernel = kernel_of(p, QDRI_K_CE_BACKWARD);
-    qdri_op_add_kernel(p, &kernel, (qdri_task_work){2 * p->bytes, 4 * p->elems, 1, QDRI_COST_LOGITS},
+    qdri_op_add_kernel(p, &kernel, (qdri_task_work){2 * p->bytes, 4 * p->elems + 2 * cap_flops(p), 1, QDRI_COST_LOGITS},
                        &(qdri_refs){3, {qdri_op_input(p, 0), qdri_op_input(p, 1), qdri_op_saved(p)}},
                        &(qdri_refs){1, {qdri_op_input_gradient(p, 0)}}, 0);
 }
 
 const qdri_op qdri_loss_op = {
-    "cross-entropy", 1, add, NULL, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_SAVED};
+    "cross-entropy", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_SAVED};

@@ -2,6 +2,8 @@
 /* What operations share. */
 #include "schedule/ops/op.h"
 
+#include <math.h>
+
 /* ---- adding to a net ---- */
 
 qdr_status qdri_op_check_inputs(const qdri_net *net, const char *who, int n_in, const qdr_edge *in)
@@ -13,6 +15,12 @@ qdr_status qdri_op_check_inputs(const qdri_net *net, const char *who, int n_in, 
                             net->edges[in[i]].name);
     }
     return QDR_OK;
+}
+
+qdr_status qdri_op_check_factor(const char *who, double factor)
+{
+    if (isfinite(factor)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the factor is %g; use a finite number, 0 means 1", who, factor);
 }
 
 int qdri_same_layout(const qdr_matrix *a, const qdr_matrix *b)

@@ -4,19 +4,18 @@
 
 enum { N_ROUNDS = 40 };
 
-static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int64_t n, int accumulate)
+static void binary(qdri_kernel_kind kind, qdr_dtype dtype, qdr_dtype dtype2, int64_t n)
 {
     kernel_test test = test_of(kind, dtype);
     const int is_cast = kind == QDRI_K_CAST;
     test.kernel.u.binary.n = n;
     test.kernel.u.binary.dtype2 = dtype2;
-    test.kernel.accumulate = accumulate;
     add_random(&test, AT(binary.a), dtype, n, -12, 12);
-    if (kind == QDRI_K_ADD || kind == QDRI_K_GELU_BACKWARD)
-        add_random(&test, AT(binary.b), kind == QDRI_K_ADD ? dtype2 : dtype, n, -2, 2);
-    /* gelu's argument is off by 5u of at most 160, exp and quotient by 6u; its slope is ≤ 1.13 */
-    const double bound = is_cast ? 0 : kind == QDRI_K_ADD ? 0 : roundings(dtype, 20);
-    add_result(&test, AT(binary.y), is_cast ? dtype2 : dtype, n, accumulate, bound);
+    if (kind == QDRI_K_ADD) add_random(&test, AT(binary.b), dtype2, n, -2, 2);
+    if (!is_cast || dtype == dtype2) test.kernel.factor = 0.75 * (double)test_between(&seed, 0, 1);
+    /* one side may round the product of a sum, at most 1.5 */
+    const double bound = is_cast || test.kernel.factor == 0 ? 0 : roundings(dtype, 1);
+    add_result(&test, AT(binary.y), is_cast ? dtype2 : dtype, n, 0, bound);
     check_kernel(&test);
 }
 
@@ -26,12 +25,44 @@ TEST(elements)
         for (int t = 0; t < N_TYPES; t++) {
             const int64_t n = random_size(2000);
             for (int t2 = 0; t2 < N_TYPES; t2++) {
-                binary(QDRI_K_ADD, float_types[t], float_types[t2], n, 0);
-                binary(QDRI_K_CAST, float_types[t], float_types[t2], n, 0);
+                binary(QDRI_K_ADD, float_types[t], float_types[t2], n);
+                binary(QDRI_K_CAST, float_types[t], float_types[t2], n);
             }
-            binary(QDRI_K_GELU_FORWARD, float_types[t], float_types[t], n, 0);
-            binary(QDRI_K_GELU_BACKWARD, float_types[t], float_types[t], n, round % 2);
         }
+    }
+}
+
+/* The argument of an exp is off by 5u of at most 160, exp, tail and quotient by 20u; the factors are at most 2, slopes
+ * but ReLU's 1.13, and what is large is nearly exact. */
+static void activation(qdri_kernel_kind kind, qdr_dtype dtype, qdr_activation_function function, int gated)
+{
+    kernel_test test = test_of(kind, dtype);
+    const int64_t n_cols = random_size(1030), n = n_cols * random_size(n_cols > 100 ? 7 : 100), n_in = n * (1 + gated);
+    const double bound = 4 * roundings(dtype, 20);
+    test.kernel.u.activation.n_rows = n_cols ? n / n_cols : 0;
+    test.kernel.u.activation.n_cols = n_cols;
+    test.kernel.u.activation.function = function;
+    test.kernel.u.activation.gated = gated;
+    test.kernel.accumulate = (int)test_between(&seed, 0, 1);
+    operand *x = add_random(&test, AT(activation.x), dtype, n_in, -12, 12);
+    for (int64_t i = 0; i < n_in && gated; i++) /* what the gate multiplies */
+        if (i / n_cols % 2) set_value(dtype, x->data, i, uniform(-2, 2));
+    if (kind == QDRI_K_ACTIVATION_FORWARD) {
+        add_result(&test, AT(activation.y), dtype, n, 0, bound);
+    } else {
+        add_random(&test, AT(activation.dy), dtype, n, -2, 2);
+        add_result(&test, AT(activation.dx), dtype, n_in, test.kernel.accumulate, bound);
+    }
+    check_kernel(&test);
+}
+
+TEST(activations)
+{
+    for (int round = 0; round < cases(8 * N_ROUNDS * N_TYPES); round++) {
+        const qdr_activation_function function = (qdr_activation_function)(round / N_TYPES % QDRI_N_ACTIVATIONS);
+        const int gated = (int)test_between(&seed, 0, 1);
+        activation(QDRI_K_ACTIVATION_FORWARD, float_types[round % N_TYPES], function, gated);
+        activation(QDRI_K_ACTIVATION_BACKWARD, float_types[round % N_TYPES], function, gated);
     }
 }
 

@@ -134,21 +134,28 @@ static kernel_test entropy_of(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_
     test.kernel.u.ce.begin = test_between(&seed, 0, 20);
     test.kernel.u.ce.vocab = test.kernel.u.ce.begin + n_cols + test_between(&seed, 0, 20);
     test.kernel.u.ce.scale = 0.125;
+    test.kernel.factor = (double)test_between(&seed, -2, 2) / 2; /* 0: 1 */
+    test.kernel.u.ce.cap = 20 * (double)test_between(&seed, 0, 1);
     if (kind != QDRI_K_CE_LOSS) add_random(&test, AT(ce.logits), dtype, n_rows * n_cols, -9, 9);
     if (kind == QDRI_K_CE_SUMS || kind == QDRI_K_CE_LOSS) add_random(&test, AT(ce.work), type, n_rows, 9, 10);
     if (kind != QDRI_K_CE_MAX) targets_of(&test, AT(ce.targets), n_rows, test.kernel.u.ce.vocab);
     return test;
 }
 
-/* exp of at least -19 within 2u of itself and 20u for its argument; it is at most 1. */
+/* exp of at least -19 within 2u of itself and 20u for its argument; it is at most 1. With a cap of 20, its argument is
+ * off by 20 times as much. */
 static void entropy(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_t n_cols)
 {
     kernel_test test = entropy_of(kind, dtype, n_rows, n_cols);
     const qdr_dtype type = sum_type(dtype);
+    const double more = test.kernel.u.ce.cap > 0 ? 20 : 1;
     switch (kind) {
-    case QDRI_K_CE_MAX: add_result(&test, AT(ce.work), type, n_rows, 0, 0); break;
+    case QDRI_K_CE_MAX:
+        add_result(&test, AT(ce.work), type, n_rows, 0, more > 1 ? more * roundings(dtype, 20) : 0);
+        break;
     case QDRI_K_CE_SUMS:
-        add_result(&test, AT(ce.work2), type, 2 * n_rows, 0, roundings(dtype, n_cols + 30) * (double)(n_cols + 1));
+        add_result(&test, AT(ce.work2), type, 2 * n_rows, 0,
+                   more * roundings(dtype, n_cols + 30) * (double)(n_cols + 1));
         break;
     case QDRI_K_CE_LOSS:
         add_random(&test, AT(ce.work2), type, 2 * n_rows, 0.5, 2);
@@ -157,7 +164,7 @@ static void entropy(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int6
         break;
     default:
         add_random(&test, AT(ce.saved), type, 2 * n_rows, 9, 10);
-        add_result(&test, AT(ce.dlogits), dtype, n_rows * n_cols, 0, roundings(dtype, 40) * 0.125);
+        add_result(&test, AT(ce.dlogits), dtype, n_rows * n_cols, 0, more * roundings(dtype, 40) * 0.125);
     }
     check_kernel(&test);
 }
@@ -185,6 +192,7 @@ static void embed(qdri_kernel_kind kind, qdr_dtype dtype, int64_t n_rows, int64_
     test.kernel.u.embed.end = begin + n_words;
     test.kernel.u.embed.vocab = begin + n_words + test_between(&seed, 0, 9);
     test.kernel.accumulate = (int)test_between(&seed, 0, 1);
+    test.kernel.factor = 0.75 * (double)test_between(&seed, 0, 1);
     int32_t *ids = targets_of(&test, AT(embed.tokens), n_rows, test.kernel.u.embed.vocab);
     for (int64_t r = 0; r < n_rows / 2; r++) /* words that come often */
         ids[r] = (int32_t)(test.kernel.u.embed.vocab * (r % 3) / 4);

@@ -18,8 +18,8 @@ static const struct {
     {QDRI_K_CAST, {AT(binary.a)}, {AT(binary.y)}},
     {QDRI_K_BIAS_ADD, {AT(rows.p)}, {AT(rows.y)}},
     {QDRI_K_COLUMN_SUM, {AT(rows.x)}, {AT(rows.p)}},
-    {QDRI_K_GELU_FORWARD, {AT(binary.a)}, {AT(binary.y)}},
-    {QDRI_K_GELU_BACKWARD, {AT(binary.b), AT(binary.a)}, {AT(binary.y)}},
+    {QDRI_K_ACTIVATION_FORWARD, {AT(activation.x)}, {AT(activation.y)}},
+    {QDRI_K_ACTIVATION_BACKWARD, {AT(activation.dy), AT(activation.x)}, {AT(activation.dx)}},
     {QDRI_K_NORM_MOMENTS, {AT(norm.x)}, {AT(norm.work)}},
     {QDRI_K_NORM_MERGE, {AT(norm.work)}, {AT(norm.stats)}},
     {QDRI_K_NORM_APPLY, {AT(norm.x), AT(norm.stats), AT(norm.gamma), AT(norm.beta)}, {AT(norm.y)}},
@@ -137,6 +137,17 @@ TEST(without_rows)
     assert_int_equal(elems(&embed, TABLE), 0);
     embed.kind = QDRI_K_EMBED_BACKWARD;
     assert_int_equal(elems(&embed, D_TABLE), 35);
+}
+
+TEST(gates_have_two_blocks)
+{
+    enum { DY, X, DX };
+    qdri_kernel kernel = {.kind = QDRI_K_ACTIVATION_BACKWARD, .u.activation = {.n_rows = 3, .n_cols = 5}};
+    assert_int_equal(elems(&kernel, X), 15);
+    kernel.u.activation.gated = 1;
+    assert_int_equal(elems(&kernel, DY), 15);
+    assert_int_equal(elems(&kernel, X), 30);
+    assert_int_equal(elems(&kernel, DX), 30);
 }
 
 TEST(copies_count_bytes)

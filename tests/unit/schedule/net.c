@@ -346,7 +346,7 @@ TEST(refused_nodes_leave_nothing)
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = many, .row_unit = 4};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 4}}, .col_axis = QDR_X};
     const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .in = {{12, 4}}, .out = {{18, 4}}, .bias = 1};
-    const qdri_node_desc gelu = {.kind = QDRI_NODE_GELU, .name = "gelu", .in = {1}};
+    const qdri_node_desc gelu = {.kind = QDRI_NODE_ACTIVATION, .name = "gelu", .in = {1}};
     qdri_node_desc linear = {QDRI_NODE_LINEAR, "fc", {0}, {.linear = {desc, 0}}};
     qdri_net net = {0};
     qdr_edge x, y;
@@ -402,7 +402,7 @@ TEST(a_backward_reads_what_it_needs)
             assert_int_equal(needs_of(&b.net, &b.lists.backward[0], node), qdri_op_backward_needs(kind));
         }
     }
-    assert_true(n_kinds[QDRI_NODE_NORM] && n_kinds[QDRI_NODE_ATTENTION] && n_kinds[QDRI_NODE_GELU] &&
+    assert_true(n_kinds[QDRI_NODE_NORM] && n_kinds[QDRI_NODE_ATTENTION] && n_kinds[QDRI_NODE_ACTIVATION] &&
                 n_kinds[QDRI_NODE_RESIDUAL] && n_kinds[QDRI_NODE_CROSS_ENTROPY]);
     qdri_net_lists_free(&b.lists);
     qdri_net_free(&b.net);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All kernels for one element type. Defined before it is included: elem (as stored), real (as computed), get and put to
- * convert between them, real_exp, real_sqrt. Included once per type; compiled once per instruction set, with QDRI_ISA
- * set.
+ * convert between them, real_exp, real_sqrt, real_normal. Included once per type; compiled once per instruction set,
+ * with QDRI_ISA set.
  *
  * Loops marked SIMD have no dependences between iterations; those marked SIMD_SUM add in lanes. The lanes depend only
  * on the instruction set and on the length, so the same call gives the same bits. */
@@ -15,6 +15,18 @@
 #define SIMD_SUM(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #define SIMD_MAX(name) PRAGMA(omp simd reduction(max : name))
 
+/* Loops that are compiled for each function with which they are called. */
+#define ONE_FUNCTION static inline __attribute__((always_inline))
+
+/* y = factor · x; without a factor its bits */
+static inline void row_scale(int64_t n, elem *y, const elem *x, real factor)
+{
+    if (factor == 1)
+        memmove(y, x, (size_t)n * sizeof *y);
+    else
+        SIMD for (int64_t c = 0; c < n; c++) y[c] = put(factor * get(x[c]));
+}
+
 /* p += x, a row */
 static inline void row_sum(int64_t n, real *p, const elem *x)
 {
@@ -23,6 +35,7 @@ static inline void row_sum(int64_t n, real *p, const elem *x)
 
 #include "dev/cpu/kernels/body_product.h"
 
+#include "dev/cpu/kernels/body_activation.h"
 #include "dev/cpu/kernels/body_attention.h"
 #include "dev/cpu/kernels/body_cross_entropy.h"
 #include "dev/cpu/kernels/body_elements.h"

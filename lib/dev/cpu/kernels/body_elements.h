@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element-wise kernels: sums, casts, GELU. Outputs may be inputs. */
+/* Element-wise kernels: sums, casts. Outputs may be inputs. */
 
 #define ADD_LOOP(type, load)                                                                                           \
     {                                                                                                                  \
         const type *b = kernel->u.binary.b;                                                                            \
-        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(a[i]) + (real)load(b[i]));                                 \
+        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(a[i]) + factor * (real)load(b[i]));                        \
     }
 
 #define SAME(x) (x)
@@ -12,6 +12,7 @@
 static void add(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.binary.n;
+    const real factor = (real)qdri_factor_of(kernel);
     const elem *a = kernel->u.binary.a;
     elem *y = kernel->u.binary.y;
     switch (kernel->u.binary.dtype2) {
@@ -57,7 +58,7 @@ static void cast(const qdri_kernel *kernel)
     const int64_t n = kernel->u.binary.n;
     const elem *a = kernel->u.binary.a;
     if (kernel->u.binary.dtype2 == kernel->dtype) {
-        memmove(kernel->u.binary.y, a, (size_t)n * sizeof *a);
+        row_scale(n, kernel->u.binary.y, a, (real)qdri_factor_of(kernel));
         return;
     }
     switch (kernel->u.binary.dtype2) {
@@ -65,51 +66,6 @@ static void cast(const qdri_kernel *kernel)
     case QDR_BF16: CAST_LOOP(uint16_t, TO_BF16) break;
     case QDR_F16: CAST_LOOP(uint16_t, TO_F16) break;
     default: CAST_LOOP(float, TO_F32) break;
-    }
-}
-
-/* 0.5·(1 + tanh(u)) is the logistic function of 2u, with u = sqrt(2/pi)·(x + 0.044715·x³). */
-#define GELU_SCALE ((real)1.5957691216057307117597842397375)
-#define GELU_CUBE ((real)0.044715)
-
-/* exp(-2u), with x within the limits. */
-static inline real gelu_exp(real x) { return real_exp_normal(-GELU_SCALE * (x + GELU_CUBE * (x * x * x))); }
-
-/* Beyond the limits gelu(x) is x or nearly 0, and the cube could overflow. NaN stays NaN. */
-static inline real gelu(real x)
-{
-    const real above = x < -GELU_LIMIT ? -GELU_LIMIT : x;
-    const real near = above > GELU_LIMIT ? GELU_LIMIT : above;
-    return above / (1 + gelu_exp(near));
-}
-
-static inline real gelu_slope(real x)
-{
-    x = x < -GELU_LIMIT ? -GELU_LIMIT : x;
-    x = x > GELU_LIMIT ? GELU_LIMIT : x;
-    const real e = gelu_exp(x);
-    const real s = 1 / (1 + e);
-    return s + x * s * (s * e) * GELU_SCALE * (1 + 3 * GELU_CUBE * (x * x));
-}
-
-static void gelu_forward(const qdri_kernel *kernel)
-{
-    const int64_t n = kernel->u.binary.n;
-    const elem *a = kernel->u.binary.a;
-    elem *y = kernel->u.binary.y;
-    SIMD for (int64_t i = 0; i < n; i++) y[i] = put(gelu(get(a[i])));
-}
-
-static void gelu_backward(const qdri_kernel *kernel)
-{
-    const int64_t n = kernel->u.binary.n;
-    const elem *a = kernel->u.binary.a;
-    const elem *b = kernel->u.binary.b;
-    elem *y = kernel->u.binary.y;
-    if (kernel->accumulate) {
-        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(y[i]) + get(b[i]) * gelu_slope(get(a[i])));
-    } else {
-        SIMD for (int64_t i = 0; i < n; i++) y[i] = put(get(b[i]) * gelu_slope(get(a[i])));
     }
 }
 

@@ -55,16 +55,20 @@ static void position_sum(const qdri_kernel *kernel)
         row_sum(n, p + (r + kernel->u.rows.row0) % kernel->u.rows.context * n, x + r * n);
 }
 
+/* As an element would hold it, which is how networks state it. */
+static inline real embed_factor(const qdri_kernel *kernel) { return get(put((real)qdri_factor_of(kernel))); }
+
 static void embed_forward(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.embed.n_cols;
+    const real factor = embed_factor(kernel);
     const elem *e = kernel->u.embed.e;
     elem *y = kernel->u.embed.y;
     if (n == 0) return;
     for (int64_t r = 0; r < kernel->u.embed.n_rows; r++) {
         const int64_t token = kernel->u.embed.tokens[r];
         if (token >= 0 && token >= kernel->u.embed.begin && token < kernel->u.embed.end)
-            memcpy(y + r * n, e + (token - kernel->u.embed.begin) * n, (size_t)n * sizeof *y);
+            row_scale(n, y + r * n, e + (token - kernel->u.embed.begin) * n, factor);
         else
             memset(y + r * n, 0, (size_t)n * sizeof *y);
     }
@@ -73,12 +77,14 @@ static void embed_forward(const qdri_kernel *kernel)
 static void embed_backward(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.embed.n_cols;
+    const real factor = embed_factor(kernel);
     const elem *dy = kernel->u.embed.dy;
     real *de = kernel->u.embed.de;
     if (!kernel->accumulate) clear(de, (kernel->u.embed.end - kernel->u.embed.begin) * n);
     for (int64_t r = 0; r < kernel->u.embed.n_rows; r++) {
         const int64_t token = kernel->u.embed.tokens[r];
-        if (token >= 0 && token >= kernel->u.embed.begin && token < kernel->u.embed.end)
-            row_sum(n, de + (token - kernel->u.embed.begin) * n, dy + r * n);
+        if (token < 0 || token < kernel->u.embed.begin || token >= kernel->u.embed.end) continue;
+        real *sum = de + (token - kernel->u.embed.begin) * n;
+        SIMD for (int64_t c = 0; c < n; c++) sum[c] += factor * get(dy[r * n + c]);
     }
 }

@@ -9,11 +9,14 @@ typedef double real;
 #define REAL_GEMM cblas_dgemm
 /* Beyond this limit the logistic function in GELU is 0 or 1; up to it, its exp is finite. */
 #define GELU_LIMIT 20
+#define NORMAL_LIMIT 38 /* beyond, the normal distribution is 0 or 1 */
+#define EXP_LIMIT 700
 
 static inline real real_exp(real x) { return exp(x); }
 static inline real real_exp_normal(real x) { return exp(x); }
 static inline real real_sqrt(real x) { return sqrt(x); }
 static inline real real_tanh(real x) { return tanh(x); }
+static inline real real_normal(real x) { return 0.5 * erfc(x * -0.70710678118654752440); }
 
 typedef double elem;
 #define ELEM_IS_REAL 1

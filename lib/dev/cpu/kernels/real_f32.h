@@ -4,11 +4,14 @@
 #include <math.h>
 
 #include "dev/cpu/narrow.h"
+#include "dev/normal.h"
 
 typedef float real;
 #define REAL_GEMM cblas_sgemm
 /* Beyond this limit the logistic function in GELU is 0 or 1; up to it, its exp is finite and normal. */
 #define GELU_LIMIT 10
+#define NORMAL_LIMIT 13 /* beyond, the normal distribution is nearly 0, or 1, and exp(-x²/2) may be subnormal */
+#define EXP_LIMIT 87
 
 /* x = n·ln 2 + r, |r| ≤ ln 2 / 2: exp(x) = 2^n·exp(r), within 2 units in the last place. Adding EXP_ROUND leaves n in
  * the lowest bits. The coefficients are the minimax polynomial for exp(r) from Cephes (Moshier 1989). */
@@ -52,3 +55,11 @@ static inline real real_exp_normal(real x)
 
 static inline real real_sqrt(real x) { return sqrtf(x); }
 static inline real real_tanh(real x) { return tanhf(x); }
+
+/* The normal distribution at |x| ≤ NORMAL_LIMIT. */
+static inline real real_normal(real x)
+{
+    const float a = x < 0 ? -x : x;
+    const float tail = qdri_normal_tail(1 / (1 + QDRI_NORMAL_SCALE * a), real_exp_normal(-0.5f * (a * a)));
+    return x < 0 ? tail : 1 - tail;
+}

@@ -22,6 +22,37 @@ __device__ inline int64_t target_column(const words &here, int32_t target)
     return has_target(here, target) && column >= 0 && column < here.n ? column : -1;
 }
 
+/* What the softmax is of: factor·x, or cap·tanh(u), u = factor·x/cap. steep: 2·factor/cap. */
+template <bool CAPPED, bool QUICK, typename R> struct logit_shape {
+    R factor, cap, steep;
+    /* exp(2u), where it is finite, and quotient() may divide by it; NaN stays NaN. */
+    __device__ R exp_at(R x) const
+    {
+        constexpr R limit = sizeof(R) == 8 ? 700 : 87;
+        const R twice = steep * x;
+        return exp_of<QUICK>(twice < -limit ? -limit : twice > limit ? limit : twice);
+    }
+    __device__ R value(R x) const
+    {
+        if (!CAPPED) return factor * x;
+        return cap - quotient<QUICK>(2 * cap, 1 + exp_at(x));
+    }
+    /* tanh'(u) */
+    __device__ R slope(R x) const
+    {
+        if (!CAPPED) return 1;
+        const R e = exp_at(x), s = quotient<QUICK>((R)1, 1 + e);
+        return 4 * s * (s * e);
+    }
+};
+template <bool CAPPED, typename T> using shape_of = logit_shape<CAPPED, is_quick<T>, real_of<T>>;
+
+template <bool CAPPED, typename T> shape_of<CAPPED, T> make_shape(const qdri_kernel *kernel)
+{
+    const double factor = qdri_factor_of(kernel), cap = kernel->u.ce.cap;
+    return {(real_of<T>)factor, (real_of<T>)cap, (real_of<T>)(cap > 0 ? 2 * factor / cap : 0)};
+}
+
 /* Op of value(logit) over the n logits of a thread's row. */
 template <typename Op, bool WIDE, typename T, typename R, typename F>
 __device__ inline R reduce_row(const T *row, int64_t n, R total, F value)
@@ -37,31 +68,32 @@ __device__ inline R reduce_row(const T *row, int64_t n, R total, F value)
     return row_total<Op>(total);
 }
 
-template <typename T, bool WIDE>
-__global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, real_of<T> *maxima)
+template <typename T, bool CAPPED, bool WIDE>
+__global__ void ce_max(int64_t n_rows, int64_t n_cols, const T *logits, shape_of<CAPPED, T> shape, real_of<T> *maxima)
 {
     typedef real_of<T> R;
     const int64_t row = row_number();
     const int64_t n = row < n_rows ? n_cols : 0;
     const T *mine = logits + (row < n_rows ? row * n_cols : 0);
-    const R found = reduce_row<larger, WIDE>(mine, n, minus_infinity<R>(), [](R logit) { return logit; });
+    const R found = reduce_row<larger, WIDE>(mine, n, minus_infinity<R>(), [&](R logit) { return shape.value(logit); });
     if (threadIdx.x == 0 && row < n_rows) maxima[row] = found;
 }
 
-template <typename T, bool WIDE>
-__global__ void ce_sums(int64_t n_rows, words here, const T *logits, const int32_t *targets, const real_of<T> *maxima,
-                        real_of<T> *sums)
+template <typename T, bool CAPPED, bool WIDE>
+__global__ void ce_sums(int64_t n_rows, words here, const T *logits, shape_of<CAPPED, T> shape, const int32_t *targets,
+                        const real_of<T> *maxima, real_of<T> *sums)
 {
     typedef real_of<T> R;
     const int64_t row = row_number();
     const int64_t n = row < n_rows ? here.n : 0;
     const T *mine = logits + (row < n_rows ? row * here.n : 0);
     const R top = row < n_rows ? maxima[row] : 0;
-    const R sum = reduce_row<plus, WIDE>(mine, n, (R)0, [&](R logit) { return exp_of<is_quick<T>>(logit - top); });
+    const R sum = reduce_row<plus, WIDE>(mine, n, (R)0,
+                                         [&](R logit) { return exp_of<is_quick<T>>(shape.value(logit) - top); });
     if (threadIdx.x > 0 || row >= n_rows) return;
     const int64_t column = target_column(here, targets[row]);
     sums[2 * row] = sum;
-    sums[2 * row + 1] = column >= 0 ? get(mine[column]) - top : 0;
+    sums[2 * row + 1] = column >= 0 ? shape.value(get(mine[column])) - top : 0;
 }
 
 /* Stores the sum and the number of the losses of the block's rows, or of earlier blocks' sums. */
@@ -104,9 +136,9 @@ __global__ void add_losses(int n, const double *parts, double *result)
 }
 
 /* A thread reads a logit before it writes to its place: dlogits may be logits. */
-template <typename T, bool WIDE>
-__global__ void ce_backward(int64_t n_rows, words here, const T *logits, const int32_t *targets,
-                            const real_of<T> *saved, real_of<T> scale, T *dlogits)
+template <typename T, bool CAPPED, bool WIDE>
+__global__ void ce_backward(int64_t n_rows, words here, const T *logits, shape_of<CAPPED, T> shape,
+                            const int32_t *targets, const real_of<T> *saved, real_of<T> scale, T *dlogits)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -125,15 +157,15 @@ __global__ void ce_backward(int64_t n_rows, words here, const T *logits, const i
         const R top = saved[2 * row], log_sum = saved[2 * row + 1];
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            const R share = exp_of<is_quick<T>>((get(values[i].at[k]) - top) - log_sum);
-            const R slope = scale * (k == column ? share - 1 : share);
+            const R x = get(values[i].at[k]), share = exp_of<is_quick<T>>((shape.value(x) - top) - log_sum);
+            const R slope = scale * (k == column ? share - 1 : share) * shape.slope(x);
             values[i].at[k] = put<T>(counts ? slope : (R)0);
         }
         store_row<WIDE, V>(dlogits + row * here.n, at.col, here.n, values[i]);
     });
 }
 
-template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_target *target)
+template <bool CAPPED, typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     const int64_t n_rows = kernel->u.ce.n_rows, n_cols = kernel->u.ce.n_cols;
@@ -141,11 +173,11 @@ template <typename T> cudaError_t launch_max(const qdri_kernel *kernel, const qd
     const grid_plan plan = plan_rows(n_rows, n_cols, V);
     if (n_rows == 0) return cudaSuccess;
     const bool wide = is_wide<V>(logits) && n_cols % V == 0;
-    return launch(target, plan.grid, plan.block, 0, wide ? ce_max<T, true> : ce_max<T, false>, n_rows, n_cols, logits,
-                  (real_of<T> *)kernel->u.ce.work);
+    return launch(target, plan.grid, plan.block, 0, wide ? ce_max<T, CAPPED, true> : ce_max<T, CAPPED, false>, n_rows,
+                  n_cols, logits, make_shape<CAPPED, T>(kernel), (real_of<T> *)kernel->u.ce.work);
 }
 
-template <typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
+template <bool CAPPED, typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -156,8 +188,9 @@ template <typename T> cudaError_t launch_sums(const qdri_kernel *kernel, const q
     if (n_rows == 0) return cudaSuccess;
     LAUNCH_TRY(qdri_cuda_check_ids(kernel->u.ce.targets, n_rows, here.vocab, true, target));
     const bool wide = is_wide<V>(logits) && here.n % V == 0;
-    return launch(target, plan.grid, plan.block, 0, wide ? ce_sums<T, true> : ce_sums<T, false>, n_rows, here, logits,
-                  kernel->u.ce.targets, (const R *)kernel->u.ce.work, (R *)kernel->u.ce.work2);
+    return launch(target, plan.grid, plan.block, 0, wide ? ce_sums<T, CAPPED, true> : ce_sums<T, CAPPED, false>, n_rows,
+                  here, logits, make_shape<CAPPED, T>(kernel), kernel->u.ce.targets, (const R *)kernel->u.ce.work,
+                  (R *)kernel->u.ce.work2);
 }
 
 template <typename R> cudaError_t launch_loss(const qdri_kernel *kernel, const qdri_cuda_target *target)
@@ -174,7 +207,8 @@ template <typename R> cudaError_t launch_loss(const qdri_kernel *kernel, const q
                   kernel->u.ce.result);
 }
 
-template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
+template <bool CAPPED, typename T>
+cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -187,21 +221,26 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     if (here.n == 0) return cudaSuccess;
     const grid_plan plan = plan_cells(n_rows, here.n, V);
     const bool wide = is_wide<V>(logits, dlogits) && here.n % V == 0;
-    return launch(target, plan.grid, plan.block, 0, wide ? ce_backward<T, true> : ce_backward<T, false>, n_rows, here,
-                  logits, kernel->u.ce.targets, (const R *)kernel->u.ce.saved, (R)kernel->u.ce.scale, dlogits);
+    return launch(target, plan.grid, plan.block, 0, wide ? ce_backward<T, CAPPED, true> : ce_backward<T, CAPPED, false>,
+                  n_rows, here, logits, make_shape<CAPPED, T>(kernel), kernel->u.ce.targets,
+                  (const R *)kernel->u.ce.saved, (R)(kernel->u.ce.scale * qdri_factor_of(kernel)), dlogits);
 }
 
+template <bool CAPPED, typename T> cudaError_t launch_any(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    switch (kernel->kind) {
+    case QDRI_K_CE_MAX: return launch_max<CAPPED, T>(kernel, target);
+    case QDRI_K_CE_SUMS: return launch_sums<CAPPED, T>(kernel, target);
+    case QDRI_K_CE_LOSS: return launch_loss<real_of<T>>(kernel, target);
+    default: return launch_backward<CAPPED, T>(kernel, target);
+    }
+}
 } // namespace
 
 cudaError_t qdri_cuda_cross_entropy(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        switch (kernel->kind) {
-        case QDRI_K_CE_MAX: return launch_max<T>(kernel, target);
-        case QDRI_K_CE_SUMS: return launch_sums<T>(kernel, target);
-        case QDRI_K_CE_LOSS: return launch_loss<real_of<T>>(kernel, target);
-        default: return launch_backward<T>(kernel, target);
-        }
+        return kernel->u.ce.cap > 0 ? launch_any<true, T>(kernel, target) : launch_any<false, T>(kernel, target);
     });
 }

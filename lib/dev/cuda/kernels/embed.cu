@@ -32,15 +32,18 @@ __device__ inline int64_t word_here(int32_t token, int64_t begin, int64_t end)
 
 template <typename T>
 __global__ void embed_forward(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end, const int32_t *tokens,
-                              const T *e, T *y, bool wide)
+                              const T *e, T *y, real_of<T> factor, bool wide)
 {
     constexpr int V = pack_width<T>;
     const cell at = find_cell(n_cols, V);
     if (at.col >= n_cols) return;
+    factor = get(put<T>(factor)); /* as an element would hold it */
     for_rows(at, n_rows, [&](int, int64_t row) {
         const int64_t word = word_here(tokens[row], begin, end);
         pack<T, V> x = {};
         if (word >= 0) x = load<V>(e + word * n_cols, at.col, n_cols, wide);
+#pragma unroll
+        for (int k = 0; k < V && factor != 1; k++) x.at[k] = put<T>(factor * get(x.at[k]));
         store<V>(y + row * n_cols, at.col, n_cols, wide, x);
     });
 }
@@ -68,7 +71,7 @@ constexpr int lists = 4; /* of warps' ballots, per iteration */
 /* The block of a word's first row adds all rows that have the word, in order. */
 template <typename T>
 __global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t end, const int32_t *tokens,
-                          const T *dy, const int *first, const int *count, real_of<T> *de, bool wide)
+                          const T *dy, const int *first, const int *count, real_of<T> *de, real_of<T> factor, bool wide)
 {
     constexpr int V = pack_width<T>;
     __shared__ unsigned found[lists * block_threads / 32];
@@ -98,9 +101,10 @@ __global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t
             }
         }
     }
+    factor = get(put<T>(factor));
 #pragma unroll
     for (int k = 0; k < V; k++)
-        if (col + k < n_cols) de[word * n_cols + col + k] += sum[k];
+        if (col + k < n_cols) de[word * n_cols + col + k] += factor * sum[k];
 }
 
 template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, const qdri_cuda_target *target)
@@ -109,10 +113,11 @@ template <typename T> cudaError_t launch_forward(const qdri_kernel *kernel, cons
     const int64_t n_rows = kernel->u.embed.n_rows, n_cols = kernel->u.embed.n_cols;
     const T *e = (const T *)kernel->u.embed.e;
     T *y = (T *)kernel->u.embed.y;
+    const real_of<T> factor = (real_of<T>)qdri_factor_of(kernel);
     if (n_rows == 0 || n_cols == 0) return cudaSuccess;
     const grid_plan plan = plan_cells(n_rows, n_cols, V);
     return launch(target, plan.grid, plan.block, 0, embed_forward<T>, n_rows, n_cols, kernel->u.embed.begin,
-                  kernel->u.embed.end, kernel->u.embed.tokens, e, y, is_wide<V>(e, y) && n_cols % V == 0);
+                  kernel->u.embed.end, kernel->u.embed.tokens, e, y, factor, is_wide<V>(e, y) && n_cols % V == 0);
 }
 
 template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
@@ -123,6 +128,7 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
     const int64_t begin = kernel->u.embed.begin, end = kernel->u.embed.end;
     const int32_t *tokens = kernel->u.embed.tokens;
     const T *dy = (const T *)kernel->u.embed.dy;
+    const real_of<T> factor = (real_of<T>)qdri_factor_of(kernel);
     real_of<T> *de = (real_of<T> *)kernel->u.embed.de;
     const size_t bytes = (size_t)((end - begin) * n_cols) * sizeof *de;
     const unsigned threads = threads_for(ceil_div(n_cols, V));
@@ -136,7 +142,7 @@ template <typename T> cudaError_t launch_backward(const qdri_kernel *kernel, con
         LAUNCH_TRY(launch_each(target, n, clear_words, n, first, count));
         LAUNCH_TRY(launch_each(target, n_rows, find_words, n_rows, at, next, tokens, first, count));
         LAUNCH_TRY(launch(target, grid, dim3(threads), 0, add_words<T>, n_rows, n_cols, at, next, tokens, dy, first,
-                          count, de + (at - begin) * n_cols, is_wide<V>(dy) && n_cols % V == 0));
+                          count, de + (at - begin) * n_cols, factor, is_wide<V>(dy) && n_cols % V == 0));
     }
     return cudaSuccess;
 }

@@ -9,6 +9,7 @@ cudaError_t qdri_cuda_launch(const qdri_kernel *kernel, const qdri_cuda_target *
     case QDRI_OF_BINARY:
     case QDRI_OF_PARTS: return qdri_cuda_elements(kernel, target);
     case QDRI_OF_ROWS: return qdri_cuda_rows(kernel, target);
+    case QDRI_OF_ACTIVATION: return qdri_cuda_activation(kernel, target);
     case QDRI_OF_NORM: return qdri_cuda_norm(kernel, target);
     case QDRI_OF_ATTENTION: return qdri_cuda_attention(kernel, target);
     case QDRI_OF_EMBED: return qdri_cuda_embed(kernel, target);

@@ -11,6 +11,7 @@
 #include "dev/cuda/kernels/types.cuh"
 
 cudaError_t qdri_cuda_elements(const qdri_kernel *kernel, const qdri_cuda_target *target);
+cudaError_t qdri_cuda_activation(const qdri_kernel *kernel, const qdri_cuda_target *target);
 cudaError_t qdri_cuda_rows(const qdri_kernel *kernel, const qdri_cuda_target *target);
 cudaError_t qdri_cuda_norm(const qdri_kernel *kernel, const qdri_cuda_target *target);
 cudaError_t qdri_cuda_embed(const qdri_kernel *kernel, const qdri_cuda_target *target);
