@@ -107,8 +107,9 @@ typedef struct qdri_kernel {
             void *y, *dx; /* dx may be dy, unless it is gated */
         } activation;
         struct {
-            /* stride: elements from one row of x, y, dy and dx to the next. n_features: columns of all ranks. is_rms: an
-             * RMS norm, whose rows have one number where the list says more. one_plus: gamma is stored less 1. */
+            /* stride: elements from one row of x, y, dy and dx to the next. n_features: columns of all ranks.
+             * is_rms: an RMS norm, whose rows have one number where the list says more. one_plus: gamma is stored
+             * less 1. */
             int64_t n_rows, n_cols, stride, n_features;
             int n_parts, is_rms, one_plus;
             double epsilon;

@@ -190,8 +190,8 @@ static void place_state(qdri_net *net)
     }
 }
 
-/* The gradients of small parameters are stored contiguously, by class, so that one collective sums those of x, one those
- * of y, and one all. */
+/* The gradients of small parameters are stored contiguously, by class, so that one collective sums those of x, one
+ * those of y, and one all. */
 void qdri_parameters_place(qdri_net *net)
 {
     const size_t grad_bytes = qdr_dtype_bytes(net->grad_dtype);

@@ -188,7 +188,30 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
 
 /* ---- cases ---- */
 
-static const char *const cases[] = {"gpt2"};
+static const char *const cases[] = {"cohere2",
+                                    "gemma",
+                                    "gemma2",
+                                    "glm4",
+                                    "gpt2",
+                                    "gpt_neox",
+                                    "gpt_neox-serial",
+                                    "granite",
+                                    "llama",
+                                    "llama-dynamic",
+                                    "llama-linear",
+                                    "llama-llama3",
+                                    "llama-one-key-head",
+                                    "llama-tied-biases",
+                                    "llama-yarn",
+                                    "mistral",
+                                    "olmo2",
+                                    "olmo3",
+                                    "phi3",
+                                    "phi3-long",
+                                    "qwen2",
+                                    "qwen2-window",
+                                    "smollm3",
+                                    "starcoder2"};
 
 static const int grids[][QDR_N_AXES] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 2},
                                         {1, 1, 2, 1}, {1, 1, 1, 2}, {2, 2, 2, 1}};
@@ -200,6 +223,8 @@ static int run_case(const char *name, qdr_dtype dtype, const int *only)
     qdri_json_node root;
     run r = {.name = name, .dtype = dtype, .network = {QDR_INIT(qdr_network)}, .expected = &root};
     r.may_be_off = dtype == QDR_F64 ? (tolerance){1e-12, 1e-10, 1e-9} : (tolerance){1e-5, 1e-4, 1e-4};
+    /* AdamW moves an element whose gradient is smaller than F32's errors by the whole rate, either way. */
+    if (dtype == QDR_F32 && strcmp(name, "llama-dynamic") == 0) r.may_be_off.later = 1e-3;
     snprintf(path, sizeof path, "%s/%s/config.json", getenv("QDR_TEST_NETWORKS"), name);
     DIST_OK(qdr_network_load(path, &r.network));
     if (r.network.positions) r.network.positions = CONTEXT; /* the others are not learned from these tokens */

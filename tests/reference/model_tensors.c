@@ -152,8 +152,7 @@ static void add_of_ends(const qdr_network *n, const char *parameter, tensor_list
     if (strcmp(parameter, "norm.gamma") == 0)
         add_vector(list, "", norm, ".weight", n->hidden, n->norm_one_plus ? 0 : 1);
     if (strcmp(parameter, "norm.beta") == 0) add_vector(list, "", norm, ".bias", n->hidden, 0);
-    if (strcmp(parameter, "head.weight") == 0)
-        add(list, "", is_neox ? "embed_out" : "lm_head", ".weight", n->vocab, n->hidden);
+    if (strcmp(parameter, "head.weight") == 0) add(list, "", "lm_head", ".weight", n->vocab, n->hidden);
 }
 
 int tensors_of(const qdr_network *network, const char *parameter, tensor_list *list)

@@ -54,8 +54,8 @@ static double turning_bound(const heads *h)
 }
 
 /* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 (turned: 1.2) are off by
- * u·(size + 2)·size·scale, and so are the weights; a GPU rounds what it has turned; sums over a row or a column follow. Tensor cores take weights, gradients of scores and y
- * rounded. */
+ * u·(size + 2)·size·scale, and so are the weights; a GPU rounds what it has turned; sums over a row or a column
+ * follow. Tensor cores take weights, gradients of scores and y rounded. */
 static double relative_bound(const heads *h)
 {
     const int64_t terms = h->context * h->n_heads / h->n_kv_heads;
@@ -207,8 +207,7 @@ static void forward(const heads *h)
     if (h->n_heads > 0) y->bounds = bounds_of(h, qkv, rotation, NULL, y->n);
     /* no larger than size·scale + log(context) */
     add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0,
-               turning_bound(h) +
-                   roundings(h->dtype, h->size + h->context) * 4 * (1 + (double)h->size * scale_of(h)));
+               turning_bound(h) + roundings(h->dtype, h->size + h->context) * 4 * (1 + (double)h->size * scale_of(h)));
     check_kernel(&test);
 }
 

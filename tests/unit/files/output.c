@@ -214,8 +214,8 @@ TEST_IN(limits_on_files_are_told, enter, leave)
 /* Plans are one of the writers, with a check of their own in front. */
 TEST_IN(plans_tell_late_failures, enter, leave)
 {
-    qdr_network network = {QDR_INIT(qdr_network), .layers = 1, .hidden = 1, .heads = 1,  .kv_heads = 1,
-                           .head_size = 1,        .ffn = 1,    .vocab = 1,  .context = 1};
+    qdr_network network = {QDR_INIT(qdr_network), .layers = 1,    .hidden = 1, .heads = 1, .kv_heads = 1,
+                           .norms_per_layer = 2,  .head_size = 1, .ffn = 1,    .vocab = 1, .context = 1};
     qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 1, .batch = 1, .dtype = QDR_F32};
     qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &network, .plan = &plan};
     CHECK_OK(qdr_plan_store(&stored, "plan.json"));
