@@ -89,7 +89,7 @@ typedef struct qdr_network {
     int gated; /**< 1: down(act(gate(x)) * up(x)), 0: down(act(up(x))) */
     int qkv_bias, out_bias, mlp_bias; /**< 1: these products have biases */
     qdr_norm_kind norm; /**< with H parameters, or 2·H if there are betas */
-    int norms_per_layer; /**< of the stream, without those of heads */
+    int norms_per_layer; /**< of the stream, without those of heads; 0: as many as norm_place says */
     int tied; /**< 1: the head is the embedding */
     int parallel_residual; /**< 1: x + attention(norm(x)) + mlp(norm(x)) */
     qdr_norm_place norm_place;
@@ -158,7 +158,7 @@ typedef struct qdr_network_difference {
     char first[40], second[40]; /**< its values */
 } qdr_network_difference;
 /** Compares all members but the name, in the order of qdr_network. The names that transformers has for one activation
- * (gelu_new, gelu_fast, gelu_pytorch_tanh; silu, swish) are one. Pure.
+ * (gelu_new, gelu_fast, gelu_pytorch_tanh; silu, swish) are one, and zeros are what they stand for. Pure.
  *  @param[out] difference  the first; unchanged if there is none; may be NULL
  *  @return 1 if the networks differ, else 0 */
 QDR_API int qdr_network_differ(const qdr_network *a, const qdr_network *b, qdr_network_difference *difference);

@@ -7,6 +7,7 @@
 
 #include "core/sized.h"
 #include "core/status.h"
+#include "network/sizes.h"
 #include "schedule/network.h"
 
 static const char *const norms[] = {"layer", "rms"}, *const places[] = {"before", "after", "around"},
@@ -210,6 +211,23 @@ static int is_same(const qdr_network *a, const qdr_network *b, const qdri_networ
     return strcmp(one, two) == 0 || are_synonyms(one, two);
 }
 
+/* Zeros that stand for something, and what a network does not use. */
+static void fill_in(qdr_network *n)
+{
+    double *const factors[] = {&n->embedding_factor, &n->branch_factor, &n->logits_factor};
+    qdr_rotary *const sets[] = {&n->rotary, &n->local_rotary};
+    if (n->norm_epsilon == 0) n->norm_epsilon = 1e-5;
+    if (n->norms_per_layer == 0) n->norms_per_layer = qdri_network_norms(n);
+    for (int i = 0; i < 3; i++)
+        if (*factors[i] == 0) *factors[i] = 1;
+    for (int i = 0; i < 2; i++) {
+        if (n->positions) *sets[i] = (qdr_rotary){.kind = QDR_ROTARY_DEFAULT};
+        if (sets[i]->theta == 0) sets[i]->theta = QDRI_ROTARY_THETA;
+        if (sets[i]->columns == 0) sets[i]->columns = n->head_size;
+        if (sets[i]->magnitude == 0) sets[i]->magnitude = 1;
+    }
+}
+
 int qdr_network_differ(const qdr_network *first, const qdr_network *second, qdr_network_difference *difference)
 {
     qdr_network a, b;
@@ -217,6 +235,8 @@ int qdr_network_differ(const qdr_network *first, const qdr_network *second, qdr_
     char values[2][VALUE_BYTES];
     if (!first || !second) return first != second;
     if (QDRI_TAKE(qdr_network, first, &a) != QDR_OK || QDRI_TAKE(qdr_network, second, &b) != QDR_OK) return 1;
+    fill_in(&a);
+    fill_in(&b);
     for (const qdri_network_key *key = qdri_network_keys; key < qdri_network_keys + qdri_n_network_keys; key++) {
         if (is_same(&a, &b, key)) continue;
         found.key = key->name;

@@ -41,16 +41,20 @@ static qdr_status check_numbers(const qdr_network *net)
     return QDR_OK;
 }
 
+int qdri_network_norms(const qdr_network *net)
+{
+    const int is_shared = net->norm_place == QDR_NORM_BEFORE && net->parallel_residual && net->norms_per_layer == 1;
+    return is_shared ? 1 : net->norm_place == QDR_NORM_AROUND ? 4 : 2;
+}
+
 static qdr_status check_norms(const qdr_network *net)
 {
-    static const int usual[] = {[QDR_NORM_BEFORE] = 2, [QDR_NORM_AFTER] = 2, [QDR_NORM_AROUND] = 4};
-    const int is_shared = net->norm_place == QDR_NORM_BEFORE && net->parallel_residual && net->norms_per_layer == 1;
-    if (is_shared || net->norms_per_layer == usual[net->norm_place]) return QDR_OK;
+    if (net->norms_per_layer == 0 || net->norms_per_layer == qdri_network_norms(net)) return QDR_OK;
     return QDR_FAIL(
         QDR_ERR_SHAPE,
         "network: %.63s has %d norms_per_layer; with its norm_place there are %d, or 1 that parallel halves "
         "share",
-        net->name, net->norms_per_layer, usual[net->norm_place]);
+        net->name, net->norms_per_layer, qdri_network_norms(net));
 }
 
 /* What kinds of layers say, or windows alone. */
@@ -149,7 +153,7 @@ qdr_status qdr_network_params(const qdr_network *given, qdr_network_counts *coun
     QDR_TRY(check(network));
     const int64_t norm = network->hidden * (network->norm == QDR_NORM_LAYER && !network->norm_no_beta ? 2 : 1);
     const int64_t of_heads[] = {0, 2 * network->head_size, (network->heads + network->kv_heads) * network->head_size};
-    const int64_t norms = network->norms_per_layer * norm + of_heads[network->head_norm];
+    const int64_t norms = qdri_network_norms(network) * norm + of_heads[network->head_norm];
     const int64_t hidden = network->hidden, n_up = network->gated ? 2 : 1;
     const int64_t q = network->heads * network->head_size, kv = network->kv_heads * network->head_size;
     sum attention = {0, 0}, mlp = {0, 0};

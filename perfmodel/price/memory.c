@@ -32,7 +32,7 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     const double stream = of[QDRI_SIZE_ROWS_Y], heads = of[QDRI_SIZE_SEQUENCES_X], wide = of[QDRI_SIZE_ROWS_X];
     const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
     const int n_qkv = network->head_norm == QDR_HEAD_NORM_ALL ? 2 : 1;
-    double elems = (4 + network->norms_per_layer) * stream * hidden +
+    double elems = (4 + qdri_network_norms(network)) * stream * hidden +
                    heads * (n_qkv * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
                    wide * (of[QDRI_SIZE_UP] + (1 + p->machine->software.saved_ffn) * of[QDRI_SIZE_FFN]);
     if (scattered && plan->y > 1 && !p->gathers_again) elems += 2 * rows * hidden;
@@ -51,7 +51,7 @@ static double layer_saved(const qdri_pricing *p, const qdr_network *network, int
     const int unfused = p->machine->software.score_bytes > 0;
     const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
     const double of_heads = network->head_norm == QDR_HEAD_NORM_ALL ? 2 * of[QDRI_SIZE_SEQUENCES_X] : 0;
-    return network->norms_per_layer * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number +
+    return qdri_network_norms(network) * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number +
            (heads + of_heads) * number + scores;
 }
 
@@ -253,7 +253,7 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
     add_matrices(p, n, of[QDRI_SIZE_UP], of[QDRI_SIZE_SHARD_UP], &sum);
     add_matrices(p, n, of[QDRI_SIZE_FFN], of[QDRI_SIZE_SHARD_DOWN], &sum);
     add_matrices(p, n_tables, of[QDRI_SIZE_VOCAB], of[QDRI_SIZE_SHARD_VOCAB], &sum);
-    add_small(p, (n * network->norms_per_layer + 1) * of_norm, hidden, &sum);
+    add_small(p, (n * qdri_network_norms(network) + 1) * of_norm, hidden, &sum);
     if (network->head_norm == QDR_HEAD_NORM_EACH) add_small(p, n * 2, (double)network->head_size, &sum);
     if (network->head_norm == QDR_HEAD_NORM_ALL) add_small(p, n, (of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) / 2, &sum);
     add_small(p, n * ((network->out_bias != 0) + (network->mlp_bias != 0)), hidden, &sum);

@@ -27,7 +27,7 @@ class Plans(shared.Case):
         self.complain_of_plan(pipeline=2, ranks=4, says=["pipeline of 2"])
         self.complain_of_plan(codecs="hybird", says=["plan.json", "hybird", "hybrid"])
         self.complain_of_plan(layout="both", says=["plan.json", "layout"])
-        self.complain_of_plan(quadrille_plan=3, says=["plan.json", "quadrille_plan"])
+        self.complain_of_plan(quadrille_plan=4, says=["plan.json", "quadrille_plan"])
         self.complain_of_plan(quadrille_plan=1, says=["plan.json", "'quadrille_plan' is 1", "plan again"])
         self.complain_of_plan(experts=8, says=["plan.json", "'experts'"])
         self.complain_of_plan("--grid", "2x1x1x1", says=["--plan", "--grid", "leave one"])
@@ -96,7 +96,7 @@ class Plans(shared.Case):
     def test_what_a_plan_leaves_out(self):
         path = self.path("plan.json")
         with open(path, "w", encoding="ascii") as file:
-            json.dump({"quadrille_plan": 2, "sizes": shared.SIZES, "grid": [1, 1, 2, 1], "batch": 3,
+            json.dump({"quadrille_plan": 3, "sizes": shared.SIZES, "grid": [1, 1, 2, 1], "batch": 3,
                        "layout": "replicated", "dtype": "f32"}, file)
         _, talk = self.train_by_plan("--plan", path, "--local", "2")
         self.assertIn("context 128", talk)

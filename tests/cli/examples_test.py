@@ -41,7 +41,7 @@ class Case(cases.Case):
 
     def plan(self, sizes=(), **changes):
         """A plan for two ranks, in the format of `quadrille plan -o`."""
-        plan = {"quadrille_plan": 2, "network": "gpt2", "sizes": {**SIZES, **dict(sizes)}, "machine": "laptop",
+        plan = {"quadrille_plan": 3, "network": "gpt2", "sizes": {**SIZES, **dict(sizes)}, "machine": "laptop",
                 "ranks": 2, "grid": [2, 1, 1, 1],
                 "order": "yxzd", "layout": "scattered", "recompute": "none", "dtype": "f64", "batch": 5,
                 "micro_batch": 2, "sequence": 8, "predicted_secs": 1.5, **changes}

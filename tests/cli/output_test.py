@@ -160,7 +160,7 @@ class Special(Case):
         out = [slot for slot in PROGRAMS["quadrille plan"][1] if slot.option == "--out"][0]
         done = self.run_slots("quadrille plan", (out, "/dev/stdout"))
         self.assertEqual((done.returncode, done.err), (0, ""))
-        self.assertIn(b'"quadrille_plan": 2', done.stdout)
+        self.assertIn(b'"quadrille_plan": 3', done.stdout)
 
     def test_a_pipe_without_a_reader(self):
         os.mkfifo(self.path("fifo"))
