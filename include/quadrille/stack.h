@@ -231,6 +231,12 @@ typedef struct qdr_attention_desc {
     const double *frequencies; /**< rotary_columns/2 of them, copied: in row p of a sequence pair i is turned by
                                   p·frequencies[i] (network.h has them for a network) */
     double magnitude; /**< of cosines and sines; 0: 1 */
+    int head_norm; /**< 1: an RMS norm of each head of q and of k, before it is turned: x / sqrt(mean of squares +
+                      epsilon) · gamma, with parameters q_gamma and k_gamma of head_size, which begin as 1 */
+    int one_plus; /**< 1: heads are multiplied by 1 + gamma, which begins as 0 */
+    double epsilon; /**< of these norms; 0: 1e-5 */
+    int sinks; /**< 1: a further score without a value in the softmax of each row, the parameter sinks of the query
+                  heads, which begins as 0; not with head_norm */
 } qdr_attention_desc;
 /** Causal attention: each row is the mean of the values that it sees, weighted by the softmax of its scores
  * scale·(query · key). `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
@@ -241,7 +247,7 @@ typedef struct qdr_attention_desc {
  * output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
  *                         rows in units that are not whole contexts; the stack is unchanged
- *  @retval QDR_ERR_ARGUMENT  a scale, cap, window or magnitude that is negative, infinite or NaN; rotary columns that
+ *  @retval QDR_ERR_ARGUMENT  a scale, cap, window, magnitude or epsilon that is negative, infinite or NaN; rotary columns that
  *                            are odd or more than head_size, frequencies that are NULL, infinite or NaN; the same */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in,
                                                          qdr_edge *out);

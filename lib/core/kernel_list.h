@@ -19,7 +19,7 @@ KERNEL(NORM_APPLY, "norm-apply", NORM, norm_apply) /* y from x, stats, gamma, be
 KERNEL(NORM_SUMS, "norm-sums", NORM, norm_sums)
 KERNEL(NORM_BACKWARD, "norm-backward", NORM, norm_backward) /* dx = or += from work[r,2] = sums over all n_features */
 KERNEL(ATTENTION_FORWARD, "attention", ATTENTION, attention_forward)
-KERNEL(ATTENTION_BACKWARD, "attention-backward", ATTENTION, attention_backward)
+KERNEL(ATTENTION_BACKWARD, "attention-backward", ATTENTION, attention_backward) /* gradients of parameters = or += */
 KERNEL(EMBED_FORWARD, "embed", EMBED, embed_forward) /* y[r,:] = factor (as T) · E[token - begin] or 0 */
 KERNEL(EMBED_BACKWARD, "embed-sum", EMBED, embed_backward) /* dE (A) = or += factor (as T) · rows of dy (T) */
 KERNEL(POSITION_ADD, "position-add", ROWS, position_add) /* y[r,c] += p[(r + row0) mod context, c] (p: T) */

@@ -122,8 +122,13 @@ typedef struct qdri_kernel {
             double scale, cap; /* scores are scale·q·k, or cap·tanh(scale·q·k / cap); cap 0: none */
             int64_t rotary_columns; /* of each head of q and k, from its first, which are turned in pairs; 0: none */
             int interleaved; /* 1: pairs are columns 2i and 2i + 1; 0: i and i + rotary_columns / 2 */
+            int head_norm, one_plus; /* RMS norm of each head of q and k, before it is turned; gammas less 1 */
+            int has_sinks;
+            double epsilon; /* of the norm */
             const void *qkv, *y, *dy;
             const void *rotation; /* for each row of the context, cosines and then sines of all pairs */
+            const void *q_gamma, *k_gamma, *sinks; /* sinks: scores without values, one for each query head */
+            void *d_q_gamma, *d_k_gamma, *d_sinks;
             void *out, *saved, *work; /* out: y or dqkv */
         } attention;
         struct {

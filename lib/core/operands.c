@@ -54,16 +54,23 @@ static const qdri_operand norm_backward[] = {
     READ("sums", norm.work, A, ROW, 2),        SUM("dx", norm.dx, T, ELEMENT, 1)};
 
 static const qdri_operand attention[] = {
-    READ("qkv", attention.qkv, T, QKV, 1), READ("rotation", attention.rotation, A, ROTATION, 1),
-    WRITE("y", attention.out, T, ELEMENT, 1), WRITE("saved", attention.saved, A, HEAD, 1),
-    WRITE("work", attention.work, BYTE, WORK, 1)};
+    READ("qkv", attention.qkv, T, QKV, 1),           READ("rotation", attention.rotation, A, ROTATION, 1),
+    READ("q gamma", attention.q_gamma, T, GAMMA, 1), READ("k gamma", attention.k_gamma, T, GAMMA, 1),
+    READ("sinks", attention.sinks, T, SINK, 1),      WRITE("y", attention.out, T, ELEMENT, 1),
+    WRITE("saved", attention.saved, A, HEAD, 1),     WRITE("work", attention.work, BYTE, WORK, 1)};
 static const qdri_operand attention_backward[] = {READ("dy", attention.dy, T, ELEMENT, 1),
                                                   READ("qkv", attention.qkv, T, QKV, 1),
                                                   READ("y", attention.y, T, ELEMENT, 1),
                                                   READ("saved", attention.saved, A, HEAD, 1),
                                                   READ("rotation", attention.rotation, A, ROTATION, 1),
+                                                  READ("q gamma", attention.q_gamma, T, GAMMA, 1),
+                                                  READ("k gamma", attention.k_gamma, T, GAMMA, 1),
+                                                  READ("sinks", attention.sinks, T, SINK, 1),
                                                   WRITE("dqkv", attention.out, T, QKV, 1),
-                                                  WRITE("work", attention.work, BYTE, WORK, 1)};
+                                                  WRITE("work", attention.work, BYTE, WORK, 1),
+                                                  SUM("q gamma's gradient", attention.d_q_gamma, A, GAMMA, 1),
+                                                  SUM("k gamma's gradient", attention.d_k_gamma, A, GAMMA, 1),
+                                                  SUM("sinks' gradient", attention.d_sinks, A, SINK, 1)};
 
 static const qdri_operand embed[] = {READ("tokens", embed.tokens, I32, ROW, 1), READ("E", embed.e, T, TABLE, 1),
                                      WRITE("y", embed.y, T, ELEMENT, 1)};
@@ -140,7 +147,7 @@ int qdri_kernel_operands(qdri_kernel_kind kind, const qdri_operand **operands)
 /* ---- extents ---- */
 
 typedef struct extents {
-    int64_t rows, cols, in_blocks, qkv_cols, heads, parts, table_rows, turned_cols;
+    int64_t rows, cols, in_blocks, qkv_cols, heads, parts, table_rows, turned_cols, gammas, sinks;
 } extents;
 
 static extents extents_of(const qdri_kernel *kernel)
@@ -164,7 +171,9 @@ static extents extents_of(const qdri_kernel *kernel)
                          .qkv_cols = (heads + 2 * kernel->u.attention.n_kv_heads) * size,
                          .heads = heads,
                          .table_rows = kernel->u.attention.context,
-                         .turned_cols = kernel->u.attention.rotary_columns};
+                         .turned_cols = kernel->u.attention.rotary_columns,
+                         .gammas = kernel->u.attention.head_norm ? size : 0,
+                         .sinks = kernel->u.attention.has_sinks ? heads : 0};
     }
     case QDRI_OF_EMBED:
         return (extents){.rows = kernel->u.embed.n_rows,
@@ -202,6 +211,8 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
     case QDRI_PER_PART: n = at_most(e.rows, e.parts); break;
     case QDRI_PER_WORK: n = e.rows == 0 || e.heads == 0 ? 0 : (int64_t)qdri_attention_work_bytes(kernel); break;
     case QDRI_PER_ROTATION: n = e.rows == 0 ? 0 : at_most(e.table_rows, e.turned_cols); break;
+    case QDRI_PER_GAMMA: n = reads && e.rows == 0 ? 0 : e.gammas; break;
+    case QDRI_PER_SINK: n = reads && e.rows == 0 ? 0 : e.sinks; break;
     case QDRI_PER_TABLE: n = reads && e.rows == 0 ? 0 : at_most(e.table_rows, e.cols); break;
     default: break;
     }
@@ -213,7 +224,7 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
 size_t qdri_attention_work_bytes(const qdri_kernel *kernel)
 {
     const size_t context = (size_t)kernel->u.attention.context, size = (size_t)kernel->u.attention.head_size;
-    const int is_turned = kernel->u.attention.rotary_columns > 0;
+    const int is_turned = qdri_attention_turns(kernel);
     const size_t n_blocks = kernel->u.attention.cap > 0 ? 3 : 2;
     const size_t n_panels = qdri_is_narrow(kernel->dtype) ? 7 : is_turned ? 2 : 0; /* q, k, v, dy or y, dq, dk, dv */
     const size_t on_cpu = context * (n_blocks * QDRI_ATTENTION_BLOCK + n_panels * size) *

@@ -35,6 +35,8 @@ typedef enum qdri_operand_extent {
     QDRI_PER_PART, /* … rows of all parts */
     QDRI_PER_WORK, /* … bytes of an attention's workspace */
     QDRI_PER_ROTATION, /* … rows of a sequence × columns that are turned */
+    QDRI_PER_GAMMA, /* … columns of a head, if heads are normed */
+    QDRI_PER_SINK, /* … heads, if they have sinks */
     QDRI_PER_TABLE, /* … rows of a table (of words, of positions) × columns */
     QDRI_PER_CALL
 } qdri_operand_extent;
@@ -58,6 +60,11 @@ void *qdri_operand_pointer(const qdri_kernel *kernel, const qdri_operand *operan
 /* Sets the pointers, in the order of the table; what is missing at the end, or NULL, is not there. */
 void qdri_kernel_bind(qdri_kernel *kernel, void *const *reads, int n_reads, void *const *writes, int n_writes);
 
+/* Whether queries and keys are changed before they meet. */
+static inline int qdri_attention_turns(const qdri_kernel *kernel)
+{
+    return kernel->u.attention.rotary_columns > 0 || kernel->u.attention.head_norm;
+}
 /* Workspace of an attention kernel, in either direction, on any device. A GPU's begins with a sum for each row and
  * head, padded; turned queries and keys follow. */
 static inline size_t qdri_attention_sums_bytes(const qdri_kernel *kernel)

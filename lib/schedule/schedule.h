@@ -57,9 +57,9 @@ typedef struct qdri_task_work {
     qdri_cost cost;
 } qdri_task_work;
 
-/* Those of the backward of a caller's operation with QDR_MAX_OP_INPUTS. */
-#define QDRI_MAX_READS 7
-#define QDRI_MAX_WRITES 4
+/* Those of the backward of attention. */
+#define QDRI_MAX_READS 8
+#define QDRI_MAX_WRITES 5
 #define QDRI_MAX_BATCH_PARTS 16
 
 typedef struct qdri_task {

@@ -73,6 +73,10 @@
     X(qdr_attention_desc, interleaved, s->attention.interleaved = 1, "has interleaved 0 on rank 0 and 1 on rank 1")    \
     X(qdr_attention_desc, frequencies, s->attention.frequencies = angles + 1, "has frequency 1 on rank 0 and")         \
     X(qdr_attention_desc, magnitude, s->attention.magnitude = 2, "has magnitude 1 on rank 0 and 2 on rank 1")          \
+    X(qdr_attention_desc, head_norm, s->attention.head_norm = 1, "has head_norm 0 on rank 0 and 1 on rank 1")          \
+    X(qdr_attention_desc, one_plus, s->attention.one_plus = 1, "has one_plus 0 on rank 0 and 1 on rank 1")             \
+    X(qdr_attention_desc, epsilon, s->attention.epsilon = 0.5, "has epsilon 1e-05 on rank 0 and 0.5 on rank 1")        \
+    X(qdr_attention_desc, sinks, s->attention.sinks = 1, "attention 'attention' has sinks 0 on rank 0 and 1")          \
     X(qdr_attention_desc, context, s->attention.context = 2, "attention 'attention' has context 4 on rank 0 and 2")    \
     X(qdr_activation_desc, name, s->activation.name = "silu", "activation 'act' on rank 0 and activation 'silu'")      \
     X(qdr_activation_desc, function, s->activation.function = QDR_SILU, "'act' has function 0 on rank 0 and 2")        \

@@ -6,7 +6,7 @@
 #include "../reference/serial_ops.h"
 #include "dist.h"
 
-enum { MOST_CONTEXT = 12, MOST_SIZE = 8, SIGMAS = 8 };
+enum { MOST_CONTEXT = 12, MOST_SIZE = 8, MOST_HEADS = 12, SIGMAS = 8 };
 
 static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 
@@ -16,7 +16,8 @@ typedef struct attention_case {
     qdr_dtype dtype;
     qdr_attention_desc desc;
     attention_shape shape;
-    double frequencies[MOST_SIZE / 2];
+    double frequencies[MOST_SIZE / 2], gammas[2 * MOST_SIZE], sinks[MOST_HEADS];
+    int n_backwards;
     qdr_edge x, y;
     uint64_t data_seed;
     void *memory;
@@ -54,8 +55,37 @@ static void choose(attention_case *c, uint64_t *seed)
                                  .cap = c->desc.cap,
                                  .rotary_columns = (int)c->desc.rotary_columns,
                                  .interleaved = c->desc.interleaved,
-                                 .frequencies = c->frequencies,
                                  .magnitude = c->desc.magnitude};
+}
+
+/* Norms, sinks, or neither. */
+static void choose_parameters(attention_case *c, uint64_t *seed)
+{
+    c->desc.head_norm = below(seed, 3) == 0;
+    c->desc.sinks = !c->desc.head_norm && below(seed, 2);
+    c->desc.one_plus = below(seed, 2);
+    c->desc.epsilon = 0.5 * below(seed, 2);
+    c->n_backwards = 1 + below(seed, 2);
+    for (int i = 0; i < 2 * MOST_SIZE; i++) c->gammas[i] = 1.5 + dist_value(c->data_seed + 2, i, 0);
+    for (int i = 0; i < MOST_HEADS; i++) c->sinks[i] = dist_value(c->data_seed + 3, i, 0);
+    for (int i = 0; i < c->shape.size; i++) c->gammas[c->shape.size + i] = c->gammas[MOST_SIZE + i];
+    c->shape.epsilon = c->desc.epsilon > 0 ? c->desc.epsilon : 1e-5;
+}
+
+/* The attention's parameters: q_gamma and k_gamma, or sinks. */
+static void load_parameters(const attention_case *c)
+{
+    const int n = qdr_stack_n_parameters(c->stack), shift = c->desc.head_norm && c->desc.one_plus;
+    qdr_context *ctx = qdr_grid_context(c->grid);
+    void *full = dist_memory(ctx, MOST_HEADS + MOST_SIZE, c->dtype);
+    DIST_CHECK(n == 2 * c->desc.head_norm + c->desc.sinks, "%d parameters", n);
+    for (int i = 0; i < n; i++) {
+        const double *values = c->desc.sinks ? c->sinks : c->gammas + i * c->shape.size;
+        const int n_values = c->desc.sinks ? c->shape.heads : c->shape.size;
+        for (int k = 0; k < n_values; k++) dist_set(full, c->dtype, k, values[k] - shift);
+        DIST_OK(qdr_stack_load_parameter(c->stack, i, full));
+    }
+    qdr_mem_free(ctx, &full);
 }
 
 static attention_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype)
@@ -63,6 +93,7 @@ static attention_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtyp
     attention_case c = {.grid = dist_random_grid(ctx, seed), .dtype = dtype};
     choose(&c, seed);
     c.data_seed = dist_random(seed);
+    choose_parameters(&c, seed);
     const attention_shape *a = &c.shape;
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = a->rows,  .row_unit = a->context,
                                  .dtype = dtype,           .caller_memory = 1, .batch_parts = 1 + below(seed, 3)};
@@ -75,6 +106,7 @@ static attention_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtyp
     DIST_OK(qdr_stack_add_input(c.stack, "x", &input, 1, &c.x));
     DIST_OK(qdr_stack_add_attention(c.stack, &c.desc, c.x, &c.y));
     c.memory = dist_build_in_nan(c.stack);
+    load_parameters(&c);
     return c;
 }
 
@@ -126,22 +158,54 @@ static void check_edge(const attention_case *c, qdr_edge edge, const void *got, 
         }
 }
 
+static void check_near(const attention_case *c, double got, double want, double variance, const char *what, int i)
+{
+    const double bound = SIGMAS * dist_roundoff(dist_sum_type(c->dtype)) / 0x1p-53 * sqrt(variance);
+    DIST_CHECK(fabs(got - want) <= bound, "%s[%d] of %s is %.17g, not %.17g ± %g", what, i, qdr_dtype_name(c->dtype),
+               got, want, bound);
+}
+
+/* Gradients of parameters, which are sums over several passes. */
+static void check_parameters(const attention_case *c, const array *d_gammas, const array *d_sinks)
+{
+    double full[MOST_HEADS + MOST_SIZE];
+    const qdr_dtype dtype = dist_sum_type(c->dtype);
+    for (int i = 0; i < qdr_stack_n_parameters(c->stack); i++) {
+        const array *want = c->desc.sinks ? d_sinks : d_gammas;
+        const int n = c->desc.sinks ? c->shape.heads : c->shape.size, first = i * c->shape.size;
+        DIST_OK(qdr_stack_gather_parameter(c->stack, i, QDR_PARAMETER_GRADIENT, full));
+        for (int k = 0; k < n; k++)
+            check_near(c, dist_get(full, dtype, k), c->n_backwards * want->v[first + k],
+                       c->n_backwards * c->n_backwards * want->e[first + k], dist_parameter(c->stack, i).name, k);
+    }
+}
+
 static void run_and_check(const attention_case *c)
 {
-    const attention_shape *a = &c->shape;
+    attention_shape shape = c->shape;
+    const attention_shape *a = &shape;
+    shape.sinks = c->desc.sinks ? c->sinks : NULL;
+    shape.gammas = c->desc.head_norm ? c->gammas : NULL;
+    shape.frequencies = c->frequencies;
     const int64_t n_in = (a->heads + 2 * a->key_heads) * a->size, n_out = a->heads * a->size;
     array qkv = filled(a->rows, n_in, c->data_seed), dy = filled(a->rows, n_out, c->data_seed + 1);
     array y = array_make(a->rows * n_out), d_qkv = array_make(a->rows * n_in), room = array_make(a->context + 1);
     array scores = array_make((int64_t)a->rows * a->heads * (a->context + 1));
-    serial_turn(a, 0, qkv);
-    serial_attention(a, qkv, scores, y);
-    serial_attention_backward(a, qkv, scores, dy, d_qkv, (array){NULL, NULL}, room);
+    array turned = array_make(a->rows * n_in), d_gammas = array_make(2 * MOST_SIZE), d_sinks = array_make(MOST_HEADS);
+    serial_head_norm(a, qkv, turned);
+    serial_turn(a, 0, turned);
+    serial_attention(a, turned, scores, y);
+    serial_attention_backward(a, turned, scores, dy, d_qkv, d_sinks, room);
     serial_turn(a, 1, d_qkv);
+    serial_head_norm_backward(a, qkv, d_qkv, d_gammas);
     dist_step(c->stack, c->x, c->data_seed, c->y, c->data_seed + 1, 0);
+    for (int i = 1; i < c->n_backwards; i++)
+        dist_step(c->stack, c->x, c->data_seed, c->y, c->data_seed + 1, QDR_ACCUMULATE);
     check_edge(c, c->y, dist_edge_value(c->stack, c->y), &y, n_out, 1, "y");
     check_edge(c, c->x, dist_edge_gradient(c->stack, c->x), &d_qkv, n_in, 2 + a->heads, "dqkv");
-    array *const all[] = {&qkv, &dy, &y, &d_qkv, &room, &scores};
-    for (int i = 0; i < 6; i++) array_free(all[i]);
+    check_parameters(c, &d_gammas, &d_sinks);
+    array *const all[] = {&qkv, &dy, &y, &d_qkv, &room, &scores, &turned, &d_gammas, &d_sinks};
+    for (int i = 0; i < 9; i++) array_free(all[i]);
 }
 
 DIST_TEST(against_reference)
@@ -180,6 +244,9 @@ DIST_TEST(refusals)
     refused(stack, x, (qdr_attention_desc){.rotary_columns = 4, .frequencies = frequencies}, "frequency 1");
     refused(stack, x, (qdr_attention_desc){.magnitude = -1}, "magnitude -1");
     refused(stack, x, (qdr_attention_desc){.interleaved = 2}, "interleaved");
+    refused(stack, x, (qdr_attention_desc){.head_norm = 3}, "head_norm");
+    refused(stack, x, (qdr_attention_desc){.epsilon = nan}, "epsilon nan");
+    refused(stack, x, (qdr_attention_desc){.head_norm = 1, .sinks = 1}, "a: head_norm 1 and sinks 1; use one");
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
 }

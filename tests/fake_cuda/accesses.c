@@ -206,17 +206,22 @@ static widths attention_widths(const qdri_kernel *kernel)
 static void attention_work(const qdri_kernel *kernel, list *l)
 {
     const int64_t n_rows = kernel->u.attention.n_rows, n_heads = kernel->u.attention.n_heads;
-    const int64_t n_turned = kernel->u.attention.rotary_columns ? n_heads + kernel->u.attention.n_kv_heads : 0;
+    const int64_t n_turned = kernel->u.attention.rotary_columns || kernel->u.attention.head_norm
+                                 ? n_heads + kernel->u.attention.n_kv_heads
+                                 : 0;
     const size_t sums = ((size_t)(n_rows * n_heads) * sum_bytes(kernel) + 63) / 64 * 64;
     const size_t turned = (size_t)(n_rows * n_turned * kernel->u.attention.head_size) * elem_bytes(kernel);
     if (n_rows > 0) fake_add_access(l, FAKE_SCRATCH, kernel->u.attention.work, sums + turned);
 }
 
-static void attention_rotation(const qdri_kernel *kernel, list *l)
+static void attention_numbers(const qdri_kernel *kernel, list *l)
 {
-    if (kernel->u.attention.n_rows > 0)
-        reads(l, kernel->u.attention.rotation, kernel->u.attention.context * kernel->u.attention.rotary_columns,
-              sum_bytes(kernel));
+    if (kernel->u.attention.n_rows == 0) return;
+    reads(l, kernel->u.attention.rotation, kernel->u.attention.context * kernel->u.attention.rotary_columns,
+          sum_bytes(kernel));
+    reads(l, kernel->u.attention.q_gamma, kernel->u.attention.head_size, elem_bytes(kernel));
+    reads(l, kernel->u.attention.k_gamma, kernel->u.attention.head_size, elem_bytes(kernel));
+    reads(l, kernel->u.attention.sinks, kernel->u.attention.n_heads, elem_bytes(kernel));
 }
 
 static void attention_forward(const qdri_kernel *kernel, list *l)
@@ -225,7 +230,7 @@ static void attention_forward(const qdri_kernel *kernel, list *l)
     const widths w = attention_widths(kernel);
     if (kernel->u.attention.n_heads == 0) return;
     reads(l, kernel->u.attention.qkv, n_rows * w.in, elem_bytes(kernel));
-    attention_rotation(kernel, l);
+    attention_numbers(kernel, l);
     attention_work(kernel, l);
     writes(l, kernel->u.attention.out, n_rows * w.out, elem_bytes(kernel));
     writes(l, kernel->u.attention.saved, n_rows * kernel->u.attention.n_heads, sum_bytes(kernel));
@@ -240,9 +245,12 @@ static void attention_backward(const qdri_kernel *kernel, list *l)
         reads(l, kernel->u.attention.y, n_rows * w.out, elem_bytes(kernel));
         reads(l, kernel->u.attention.dy, n_rows * w.out, elem_bytes(kernel));
         reads(l, kernel->u.attention.saved, n_rows * kernel->u.attention.n_heads, sum_bytes(kernel));
-        attention_rotation(kernel, l);
+        attention_numbers(kernel, l);
         attention_work(kernel, l);
     }
+    sums(l, kernel->u.attention.d_q_gamma, kernel->u.attention.head_size, sum_bytes(kernel), kernel->accumulate);
+    sums(l, kernel->u.attention.d_k_gamma, kernel->u.attention.head_size, sum_bytes(kernel), kernel->accumulate);
+    sums(l, kernel->u.attention.d_sinks, kernel->u.attention.n_heads, sum_bytes(kernel), kernel->accumulate);
     writes(l, kernel->u.attention.out, n_rows * w.in, elem_bytes(kernel));
 }
 

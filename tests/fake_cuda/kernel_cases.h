@@ -140,6 +140,14 @@ static void attention_case(kernel_case *c)
     k->u.attention.head_size = size;
     k->u.attention.rotary_columns = turned;
     k->u.attention.rotation = take(c, sums_of(k->dtype), 3 * turned);
+    k->u.attention.head_norm = k->u.attention.has_sinks = k->accumulate = c->number;
+    k->u.attention.epsilon = 0.5;
+    k->u.attention.q_gamma = c->number ? take(c, k->dtype, size) : NULL;
+    k->u.attention.k_gamma = c->number ? take(c, k->dtype, size) : NULL;
+    k->u.attention.sinks = c->number ? take(c, k->dtype, heads) : NULL;
+    k->u.attention.d_q_gamma = c->number && !is_forward ? take(c, sums_of(k->dtype), size) : NULL;
+    k->u.attention.d_k_gamma = c->number && !is_forward ? take(c, sums_of(k->dtype), size) : NULL;
+    k->u.attention.d_sinks = c->number && !is_forward ? take(c, sums_of(k->dtype), heads) : NULL;
     k->u.attention.qkv = take(c, k->dtype, n_in);
     k->u.attention.y = take(c, k->dtype, n_out);
     k->u.attention.dy = take(c, k->dtype, n_out);

@@ -451,6 +451,58 @@ void serial_turn(const attention_shape *a, int back, array qkv)
     }
 }
 
+/* 1 / sqrt(mean of squares + epsilon) of a head's row; *error: relative */
+static double head_scale(const attention_shape *a, const double *x, double *error)
+{
+    double squares = 0;
+    for (int c = 0; c < a->size; c++) squares += sq(x[c]) / a->size;
+    *error = roundings(a->size + 6, 1);
+    return 1 / sqrt(squares + a->epsilon);
+}
+
+/* normed: a copy of qkv, which is exact, with normed queries and keys */
+void serial_head_norm(const attention_shape *a, array qkv, array normed)
+{
+    const int n_heads = a->heads + a->key_heads, width = width_of(a);
+    memcpy(normed.v, qkv.v, (size_t)a->rows * (size_t)width * sizeof *qkv.v);
+    for (int64_t i = 0; a->gammas && i < (int64_t)a->rows * n_heads; i++) {
+        const int64_t at = i / n_heads * width + i % n_heads * a->size;
+        const double *gamma = a->gammas + (i % n_heads >= a->heads) * a->size;
+        double error;
+        const double scale = head_scale(a, qkv.v + at, &error);
+        for (int c = 0; c < a->size; c++) {
+            normed.v[at + c] = qkv.v[at + c] * scale * gamma[c];
+            normed.e[at + c] = sq(normed.v[at + c]) * (error + roundings(3, 1));
+        }
+    }
+}
+
+/* d_qkv: of normed queries and keys, in place; d_gammas are added to. */
+void serial_head_norm_backward(const attention_shape *a, array qkv, array d_qkv, array d_gammas)
+{
+    const int n_heads = a->heads + a->key_heads, width = width_of(a), size = a->size;
+    for (int64_t i = 0; a->gammas && i < (int64_t)a->rows * n_heads; i++) {
+        const int64_t at = i / n_heads * width + i % n_heads * size, first = (i % n_heads >= a->heads) * size;
+        const double *gamma = a->gammas + first, *x = qkv.v + at;
+        double error, dot = 0, dot_error = 0, dot_size = 0, *d = d_qkv.v + at, *e = d_qkv.e + at;
+        const double scale = head_scale(a, x, &error);
+        for (int c = 0; c < size; c++) {
+            const double h = x[c] * scale, w = gamma[c];
+            d_gammas.v[first + c] += d[c] * h;
+            d_gammas.e[first + c] += e[c] * sq(h) + roundings(a->rows * n_heads, d[c] * h) + sq(d[c] * h) * error;
+            dot += d[c] * w * h / size;
+            dot_error += sq(w * h / size) * e[c];
+            dot_size += fabs(d[c] * w * h) / size;
+        }
+        dot_error += roundings(size + 6, dot_size) + sq(dot_size) * error;
+        for (int c = 0; c < size; c++) {
+            const double h = x[c] * scale, g = d[c] * gamma[c], terms = fabs(g) + fabs(h * dot);
+            d[c] = scale * (g - h * dot);
+            e[c] = sq(scale) * (sq(gamma[c]) * e[c] + sq(h) * dot_error + roundings(6, terms) + sq(terms) * 4 * error);
+        }
+    }
+}
+
 /* factor · logits, or cap · tanh(factor · logits / cap), and the errors; tanh' is computed by a quotient of sums. */
 static void shape_logits(int n, const double *logits, const double *e_logits, double factor, double cap, double *l,
                          double *e)

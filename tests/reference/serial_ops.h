@@ -26,6 +26,8 @@ typedef struct attention_shape {
     const double *frequencies;
     double magnitude;
     const double *sinks; /* of heads; scores have a column more */
+    const double *gammas; /* of queries and of keys: factors of the norms of heads; NULL: none */
+    double epsilon;
 } attention_shape;
 
 void serial_linear(int m, int n, int k, array x, const double *w, const double *b, array y);
@@ -44,6 +46,8 @@ void serial_attention(const attention_shape *a, array qkv, array scores, array y
 void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array d_sinks,
                                array room);
 void serial_turn(const attention_shape *a, int back, array qkv);
+void serial_head_norm(const attention_shape *a, array qkv, array normed);
+void serial_head_norm_backward(const attention_shape *a, array qkv, array d_qkv, array d_gammas);
 double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double factor, double cap,
                             double valid, double *d, double *ed);
 void serial_embed(int rows, int n, int context, const int32_t *tokens, double factor, const double *e, const double *p,

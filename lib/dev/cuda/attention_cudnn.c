@@ -207,11 +207,11 @@ static int is_recorded(const qdri_gpu *gpu, const qdri_cudnn_shape *shape)
            shape->n_kv_heads == shape->n_heads && shape->context == 2048;
 }
 
-/* Neither a window nor rotary positions nor other scores than usual. */
+/* Without what only the library's own kernels have. */
 static int is_plain(const qdri_kernel *kernel)
 {
     return kernel->u.attention.window == kernel->u.attention.context && !(kernel->u.attention.cap > 0) &&
-           kernel->u.attention.rotary_columns == 0 &&
+           !qdri_attention_turns(kernel) && !kernel->u.attention.has_sinks &&
            (float)kernel->u.attention.scale == (float)usual_scale(kernel->u.attention.head_size);
 }
 

@@ -6,7 +6,8 @@
 int qdri_cuda_takes_scratch(qdri_kernel_kind kind)
 {
     return kind == QDRI_K_COLUMN_SUM || kind == QDRI_K_POSITION_SUM || kind == QDRI_K_NORM_SUMS ||
-           kind == QDRI_K_CE_LOSS || kind == QDRI_K_EMBED_BACKWARD || kind == QDRI_K_SUM_SQUARES;
+           kind == QDRI_K_ATTENTION_BACKWARD || kind == QDRI_K_CE_LOSS || kind == QDRI_K_EMBED_BACKWARD ||
+           kind == QDRI_K_SUM_SQUARES;
 }
 
 qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)

@@ -39,6 +39,18 @@ static qdr_status check_rotation(const char *who, const qdr_attention_desc *desc
     return QDR_OK;
 }
 
+static qdr_status check_parameters(const char *who, const qdr_attention_desc *desc)
+{
+    QDR_TRY(qdri_check_switch(who, "head_norm", desc->head_norm));
+    QDR_TRY(qdri_check_switch(who, "one_plus", desc->one_plus));
+    QDR_TRY(qdri_check_switch(who, "sinks", desc->sinks));
+    if (!(desc->epsilon >= 0 && desc->epsilon < INFINITY))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: epsilon %g; use a number ≥ 0, 0 means 1e-5", who, desc->epsilon);
+    if (desc->head_norm && desc->sinks)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: head_norm 1 and sinks 1; use one of them", who);
+    return QDR_OK;
+}
+
 static qdr_status check_heads(const qdri_net *net, const char *who, const qdr_attention_desc *desc,
                               const qdri_edge *edge)
 {
@@ -79,6 +91,31 @@ static double scale_of(const qdr_attention_desc *desc)
     return desc->scale > 0 ? desc->scale : 1 / sqrt((double)desc->head_size);
 }
 
+static double epsilon_of(const qdr_attention_desc *desc) { return desc->epsilon > 0 ? desc->epsilon : 1e-5; }
+
+/* All ranks have the gammas, whose gradients are sums over all heads; sinks are split like the queries. */
+static qdr_status add_parameters(qdri_net *net, const qdr_attention_desc *desc, const qdri_edge *qkv, qdri_node *node)
+{
+    const qdr_matrix *matrix = &qkv->matrix;
+    const int over_rows = matrix->scatter_rows ? 1 << matrix->scatter_axis : 0;
+    const int64_t size = desc->head_size;
+    const qdr_block columns[QDR_MAX_BLOCKS] = {{size, 1}};
+    const qdr_block heads[QDR_MAX_BLOCKS] = {{matrix->cols[0].width / size, matrix->cols[0].unit / size}};
+    qdri_parameter_desc gamma = {.what = "q_gamma",
+                                 .cols = columns,
+                                 .extra_sums = over_rows | 1 << matrix->col_axis,
+                                 .initial = desc->one_plus ? 0 : 1};
+    const qdri_parameter_desc sinks = {
+        .what = "sinks", .cols = heads, .col_split = 1 + (int)matrix->col_axis, .extra_sums = over_rows};
+    int second;
+    node->n_parameters = 2 * desc->head_norm + desc->sinks;
+    if (desc->sinks) return qdri_parameter_add(net, &sinks, &node->parameter);
+    if (!desc->head_norm) return QDR_OK;
+    QDR_TRY(qdri_parameter_add(net, &gamma, &node->parameter));
+    gamma.what = "k_gamma";
+    return qdri_parameter_add(net, &gamma, &second);
+}
+
 static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
 {
     const char *name = desc->name;
@@ -90,6 +127,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     QDR_TRY(check_heads(net, name, own, &net->edges[in]));
     QDR_TRY(check_scores(name, own));
     QDR_TRY(check_rotation(name, own));
+    QDR_TRY(check_parameters(name, own));
     const qdri_edge *edge = &net->edges[in];
     const qdr_axis axis = edge->matrix.col_axis;
     qdri_kernel kernel = {.dtype = net->opts.dtype,
@@ -100,7 +138,11 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
                                           .scale = scale_of(own),
                                           .cap = own->cap,
                                           .rotary_columns = own->rotary_columns,
-                                          .interleaved = own->interleaved}};
+                                          .interleaved = own->interleaved,
+                                          .head_norm = own->head_norm,
+                                          .one_plus = own->one_plus,
+                                          .has_sinks = own->sinks,
+                                          .epsilon = epsilon_of(own)}};
     qdri_key_heads keys;
     size_t saved_bytes, work_bytes;
     qdri_key_heads_plan(edge, net->position.size[axis], &kernel, &keys);
@@ -115,6 +157,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     node->work_bytes = work_bytes;
     node->needs_all_rows = keys.gathered;
     node->overwrites_only = node->makes_scores = 1;
+    QDR_TRY(add_parameters(net, own, edge, node));
     if (own->rotary_columns > 0) QDR_TRY(qdri_rotation_add(net, own, &node->rotation));
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
@@ -133,6 +176,10 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
     for (int64_t i = 0; i < desc->u.attention.rotary_columns / 2; i++)
         qdri_facts_add_real(facts, who, "frequency", desc->u.attention.frequencies[i]);
     qdri_facts_add_real(facts, who, "magnitude", desc->u.attention.magnitude > 0 ? desc->u.attention.magnitude : 1);
+    qdri_facts_add_int(facts, who, "head_norm", desc->u.attention.head_norm);
+    qdri_facts_add_int(facts, who, "one_plus", desc->u.attention.one_plus);
+    qdri_facts_add_real(facts, who, "epsilon", epsilon_of(&desc->u.attention));
+    qdri_facts_add_int(facts, who, "sinks", desc->u.attention.sinks);
 }
 
 /* ---- tasks ---- */
@@ -152,6 +199,7 @@ static void attend(const qdri_op_part *p, int backward, const qdri_refs *reads, 
     const double flops = 4 * rows * keys * (double)query_columns;
     qdri_task task = {.kind = QDRI_TASK_KERNEL,
                       .kernel = kernel,
+                      .accumulate = backward && qdri_op_adds(p, 0),
                       .n = query_columns,
                       .flops = times * 4 * rows * (keys - 0.5) * (double)query_columns};
     if (kernel.u.attention.n_heads > 0)
@@ -160,39 +208,61 @@ static void attend(const qdri_op_part *p, int backward, const qdri_refs *reads, 
     qdri_op_add(p, &task, reads, writes);
 }
 
-static qdri_ref rotation_of(const qdri_op_part *p)
-{
-    return p->node->rotation ? p->net->rotations[p->node->rotation - 1].table : QDRI_NO_REF;
-}
-
 static qdri_ref work_of(const qdri_op_part *p)
 {
     return qdri_slice(p->net->op_work, 0, qdri_attention_work_bytes(&p->node->kernel));
 }
 
+/* Those of what the attention has: gammas of queries and keys, or sinks. */
+typedef struct parameters {
+    qdri_ref q_gamma, k_gamma, sinks;
+} parameters;
+
+static parameters parameters_of(const qdri_op_part *p, qdri_ref (*of)(const qdri_op_part *p, int i))
+{
+    const int has_sinks = p->node->kernel.u.attention.has_sinks;
+    return has_sinks ? (parameters){QDRI_NO_REF, QDRI_NO_REF, of(p, 0)} : (parameters){of(p, 0), of(p, 1), QDRI_NO_REF};
+}
+
+static qdri_ref rotation_of(const qdri_op_part *p)
+{
+    return p->node->rotation ? p->net->rotations[p->node->rotation - 1].table : QDRI_NO_REF;
+}
+
+static void attend_forward(const qdri_op_part *p, qdri_ref qkv, qdri_ref saved)
+{
+    const parameters own = parameters_of(p, qdri_op_parameter);
+    attend(p, 0, &(qdri_refs){5, {qkv, rotation_of(p), own.q_gamma, own.k_gamma, own.sinks}},
+           &(qdri_refs){3, {qdri_op_output(p), saved, work_of(p)}});
+}
+
+static void attend_backward(const qdri_op_part *p, qdri_ref qkv, qdri_ref saved, qdri_ref dqkv)
+{
+    const parameters own = parameters_of(p, qdri_op_parameter), d = parameters_of(p, qdri_op_gradient);
+    const qdri_refs reads = {
+        8, {p->dy, qkv, qdri_op_output(p), saved, rotation_of(p), own.q_gamma, own.k_gamma, own.sinks}};
+    attend(p, 1, &reads, &(qdri_refs){5, {dqkv, work_of(p), d.q_gamma, d.k_gamma, d.sinks}});
+}
+
 static void forward(const qdri_op_part *p)
 {
     if (!p->node->keys.gathered) {
-        attend(p, 0, &(qdri_refs){2, {qdri_op_input(p, 0), rotation_of(p)}},
-               &(qdri_refs){3, {qdri_op_output(p), qdri_op_saved(p), work_of(p)}});
+        attend_forward(p, qdri_op_input(p, 0), qdri_op_saved(p));
         return;
     }
     const qdri_gathered_heads g = qdri_gathered_heads_of(p);
     qdri_key_heads_gather(p, &g);
-    attend(p, 0, &(qdri_refs){2, {g.assembled, rotation_of(p)}},
-           &(qdri_refs){3, {qdri_op_output(p), g.saved, work_of(p)}});
+    attend_forward(p, g.assembled, g.saved);
 }
 
 static void backward(const qdri_op_part *p)
 {
     if (!p->node->keys.gathered) {
-        attend(p, 1, &(qdri_refs){5, {p->dy, qdri_op_input(p, 0), qdri_op_output(p), qdri_op_saved(p), rotation_of(p)}},
-               &(qdri_refs){2, {qdri_op_input_gradient(p, 0), work_of(p)}});
+        attend_backward(p, qdri_op_input(p, 0), qdri_op_saved(p), qdri_op_input_gradient(p, 0));
         return;
     }
     const qdri_gathered_heads g = qdri_gathered_heads_of(p);
-    attend(p, 1, &(qdri_refs){5, {p->dy, g.assembled, qdri_op_output(p), g.saved, rotation_of(p)}},
-           &(qdri_refs){2, {g.d_assembled, work_of(p)}});
+    attend_backward(p, g.assembled, g.saved, g.d_assembled);
     qdri_key_heads_return(p, &g);
 }
 

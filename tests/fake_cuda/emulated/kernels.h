@@ -15,7 +15,7 @@
 
 #define CHECK_CUDA(call) assert_int_equal((call), cudaSuccess)
 
-enum { N_OPERANDS = 8, GUARD_BYTES = 64 };
+enum { N_OPERANDS = 16, GUARD_BYTES = 64 };
 
 /* How many of n random cases are tested: with QDR_TEST_SHORT, for tools that make kernels slow, one in eight. */
 static int cases(int n) { return getenv("QDR_TEST_SHORT") ? (n + 7) / 8 : n; }

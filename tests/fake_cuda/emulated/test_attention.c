@@ -8,8 +8,10 @@ typedef struct heads {
     int64_t window; /* 0: the context */
     double scale, cap; /* scale 0: 1/sqrt(size) */
     int64_t rotary_columns;
-    int interleaved;
+    int interleaved, head_norm, one_plus, sinks;
 } heads;
+
+#define EPSILON 0.5 /* of norms: rows are not much larger afterwards */
 
 static heads heads_of(int64_t n_sequences, int64_t context, int64_t n_heads, int64_t n_kv_heads, int64_t size)
 {
@@ -34,6 +36,10 @@ static kernel_test attention_of(qdri_kernel_kind kind, const heads *h)
     test.kernel.u.attention.cap = h->cap;
     test.kernel.u.attention.rotary_columns = h->rotary_columns;
     test.kernel.u.attention.interleaved = h->interleaved;
+    test.kernel.u.attention.head_norm = h->head_norm;
+    test.kernel.u.attention.one_plus = h->one_plus;
+    test.kernel.u.attention.has_sinks = h->sinks;
+    test.kernel.u.attention.epsilon = EPSILON;
     operand *work = add_operand(&test, AT(attention.work), QDR_U8, (int64_t)qdri_attention_work_bytes(&test.kernel));
     memset(work->data, 0xff, bytes_of(work));
     work->is_scratch = 1;
@@ -47,10 +53,11 @@ static int is_mma(const heads *h)
            (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
 }
 
-/* How far scores of turned heads may be off. */
+/* How far scores of turned heads, and so weights, may be off: q and k, up to 1.2, are both rounded, and a weight errs by
+ * its own score and by those of its sum. */
 static double turning_bound(const heads *h)
 {
-    return h->rotary_columns ? 3 * roundoff(h->dtype) * (1 + (double)h->size * scale_of(h)) : 0;
+    return h->rotary_columns || h->head_norm ? 6 * roundoff(h->dtype) * (1 + (double)h->size * scale_of(h)) : 0;
 }
 
 /* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 (turned: 1.2) are off by
@@ -64,37 +71,74 @@ static double relative_bound(const heads *h)
            roundings(h->dtype, terms + 2 * h->size) + (is_mma(h) ? 2 * roundoff(h->dtype) : 0);
 }
 
-/* Turns the pairs of a row of a head; back: as their gradients are. */
-static void turn_row(const heads *h, const operand *rotation, int64_t row, int back, double *x)
+/* Everything that a kernel reads but qkv and dy; NULL: not there. */
+typedef struct numbers {
+    const operand *rotation, *gammas[2], *sinks; /* gammas: of queries, of keys */
+} numbers;
+
+/* Turns the pairs of a row of a head. */
+static void turn_row(const heads *h, const operand *rotation, int64_t row, double *x)
 {
     const int64_t n = h->rotary_columns / 2, at = row % h->context * h->rotary_columns;
     for (int64_t i = 0; i < n; i++) {
         double *a = x + (h->interleaved ? 2 * i : i), *b = a + (h->interleaved ? 1 : n);
         const double cosine = value_of(rotation->dtype, rotation->data, at + i), before = *a;
-        const double sine = value_of(rotation->dtype, rotation->data, at + n + i) * (back ? -1 : 1);
+        const double sine = value_of(rotation->dtype, rotation->data, at + n + i);
         *a = cosine * before - sine * *b;
         *b = cosine * *b + sine * before;
     }
 }
 
-/* What a bound becomes where the gradient is turned back. */
-static void turn_bounds(const heads *h, double *x)
+static double head_scale(const heads *h, const double *x)
 {
-    const int64_t n = h->rotary_columns / 2;
-    for (int64_t i = 0; i < n; i++) {
-        double *a = x + (h->interleaved ? 2 * i : i), *b = a + (h->interleaved ? 1 : n);
-        *a = *b = 0.6 * (*a + *b);
-    }
+    double squares = 0;
+    for (int64_t c = 0; c < h->size; c++) squares += x[c] * x[c];
+    return 1 / sqrt(squares / (double)h->size + EPSILON);
 }
 
-/* q, k and v, of which q and k are turned. */
-static double *turned(const heads *h, const operand *qkv, const operand *rotation)
+static double factor_of(const heads *h, const operand *gamma, int64_t c)
 {
-    double *x = test_calloc((size_t)qkv->n + 1, sizeof *x);
-    for (int64_t i = 0; i < qkv->n; i++) x[i] = value_of(qkv->dtype, qkv->data, i);
+    return value_of(gamma->dtype, gamma->data, c) + h->one_plus;
+}
+
+/* What the sizes of a row's gradients become where they are turned back; adds to those of gamma's. */
+static void turn_sizes_back(const heads *h, const operand *gamma, const double *x, double *sizes, double *of_gamma)
+{
+    const int64_t n = h->rotary_columns / 2;
+    double dot = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double *a = sizes + (h->interleaved ? 2 * i : i), *b = a + (h->interleaved ? 1 : n);
+        *a = *b = 0.6 * (*a + *b);
+    }
+    if (!gamma) return;
+    const double scale = head_scale(h, x);
+    for (int64_t c = 0; c < h->size; c++) {
+        of_gamma[c] += sizes[c] * fabs(x[c]) * scale;
+        sizes[c] *= fabs(factor_of(h, gamma, c));
+        dot += sizes[c] * fabs(x[c]) * scale / (double)h->size;
+    }
+    for (int64_t c = 0; c < h->size; c++) sizes[c] = scale * (sizes[c] + fabs(x[c]) * scale * dot);
+}
+
+static double *values_of(const operand *o)
+{
+    double *x = test_calloc((size_t)o->n + 1, sizeof *x);
+    for (int64_t i = 0; i < o->n; i++) x[i] = value_of(o->dtype, o->data, i);
+    return x;
+}
+
+/* q, k and v, of which q and k are normed and turned. */
+static double *turned(const heads *h, const operand *qkv, const numbers *of)
+{
+    double *x = values_of(qkv);
     for (int64_t r = 0; r < h->n_sequences * h->context; r++)
-        for (int64_t i = 0; i < h->n_heads + h->n_kv_heads; i++)
-            turn_row(h, rotation, r, 0, x + r * width_of(h) + i * h->size);
+        for (int64_t i = 0; i < h->n_heads + h->n_kv_heads; i++) {
+            double *row = x + r * width_of(h) + i * h->size;
+            const operand *gamma = of->gammas[i >= h->n_heads];
+            const double scale = gamma ? head_scale(h, row) : 1;
+            for (int64_t c = 0; gamma && c < h->size; c++) row[c] *= scale * factor_of(h, gamma, c);
+            turn_row(h, of->rotation, r, row);
+        }
     return x;
 }
 
@@ -102,16 +146,19 @@ static double *turned(const heads *h, const operand *qkv, const operand *rotatio
 typedef struct head {
     const heads *h;
     const double *qkv;
-    const operand *dy;
-    int64_t row, q, k, v, o;
+    const operand *dy, *sinks;
+    int64_t index, row, q, k, v, o;
 } head;
 
-static head head_of(const heads *h, const double *qkv, const operand *dy, int64_t sequence, int64_t i)
+static head head_of(const heads *h, const double *qkv, const operand *dy, const operand *sinks, int64_t sequence,
+                    int64_t i)
 {
     const int64_t kv = i / (h->n_heads / h->n_kv_heads);
     return (head){h,
                   qkv,
                   dy,
+                  sinks,
+                  i,
                   sequence * h->context,
                   i * h->size,
                   (h->n_heads + kv) * h->size,
@@ -126,7 +173,7 @@ static double slope(const head *a, int64_t row, int64_t col)
     return value_of(a->dy->dtype, a->dy->data, (a->row + row) * a->h->n_heads * a->h->size + a->o + col);
 }
 
-/* Weights of row r. */
+/* Weights of row r, and that of its sink after them. */
 static void weights_of(const head *a, int64_t r, double *p)
 {
     const double cap = a->h->cap;
@@ -138,7 +185,9 @@ static void weights_of(const head *a, int64_t r, double *p)
         p[c] = a->h->window && r - c >= a->h->window ? 0 : exp(score);
         sum += p[c];
     }
-    for (int64_t c = 0; c <= r; c++) p[c] /= sum;
+    p[r + 1] = a->sinks ? exp(value_of(a->sinks->dtype, a->sinks->data, a->index)) : 0;
+    sum += p[r + 1];
+    for (int64_t c = 0; c <= r + 1; c++) p[c] /= sum;
 }
 
 /* Adds the absolute terms of row r to those of y, or of dqkv. */
@@ -149,7 +198,7 @@ static void forward_sizes(const head *a, int64_t r, const double *p, double *y)
             y[(a->row + r) * a->h->n_heads * a->h->size + a->o + i] += p[c] * fabs(in(a, c, a->v + i));
 }
 
-static void backward_sizes(const head *a, int64_t r, const double *p, double *dqkv)
+static void backward_sizes(const head *a, int64_t r, const double *p, double *dqkv, double *of_sinks)
 {
     const int64_t size = a->h->size, width = width_of(a->h);
     double *dp = test_calloc((size_t)r + 1, sizeof *dp), dot = 0;
@@ -157,6 +206,7 @@ static void backward_sizes(const head *a, int64_t r, const double *p, double *dq
         for (int64_t i = 0; i < size; i++) dp[c] += fabs(slope(a, r, i) * in(a, c, a->v + i));
         dot += p[c] * dp[c];
     }
+    of_sinks[a->index] += p[r + 1] * dot;
     for (int64_t c = 0; c <= r; c++) {
         const double ds = p[c] * (dp[c] + dot) * scale_of(a->h);
         double *row = dqkv + (a->row + r) * width, *column = dqkv + (a->row + c) * width;
@@ -169,32 +219,68 @@ static void backward_sizes(const head *a, int64_t r, const double *p, double *dq
     test_free(dp);
 }
 
-/* Bounds of each element of y (dy: NULL) or of dqkv. */
-static double *bounds_of(const heads *h, const operand *qkv, const operand *rotation, const operand *dy, int64_t n)
+/* Of results, by element. */
+typedef struct bounds {
+    double *y, *dqkv, *gammas[2], *sinks;
+} bounds;
+
+static bounds bounds_of(const heads *h, const operand *qkv, const numbers *of, const operand *dy)
 {
-    double *x = turned(h, qkv, rotation);
-    double *bounds = test_calloc((size_t)n + 1, sizeof *bounds);
-    double *p = test_calloc((size_t)h->context, sizeof *p);
+    const int64_t n_rows = h->n_sequences * h->context, n_heads = h->n_heads + h->n_kv_heads;
+    const int64_t ns[] = {n_rows * h->n_heads * h->size, qkv->n, h->size, h->size, h->n_heads};
+    double *x = turned(h, qkv, of), *before = values_of(qkv), *all[5];
+    double *p = test_calloc((size_t)h->context + 1, sizeof *p);
+    for (int i = 0; i < 5; i++) all[i] = test_calloc((size_t)ns[i] + 1, sizeof **all);
+    const bounds b = {all[0], all[1], {all[2], all[3]}, all[4]};
     for (int64_t s = 0; s < h->n_sequences; s++)
         for (int64_t i = 0; i < h->n_heads; i++) {
-            const head a = head_of(h, x, dy, s, i);
+            const head a = head_of(h, x, dy, of->sinks, s, i);
             for (int64_t r = 0; r < h->context; r++) {
                 weights_of(&a, r, p);
-                if (dy) backward_sizes(&a, r, p, bounds);
-                if (!dy) forward_sizes(&a, r, p, bounds);
+                forward_sizes(&a, r, p, b.y);
+                if (dy) backward_sizes(&a, r, p, b.dqkv, b.sinks);
             }
         }
-    for (int64_t r = 0; dy && r < h->n_sequences * h->context; r++)
-        for (int64_t i = 0; i < h->n_heads + h->n_kv_heads; i++) turn_bounds(h, bounds + r * width_of(h) + i * h->size);
-    for (int64_t i = 0; i < n; i++) bounds[i] *= relative_bound(h);
+    for (int64_t i = 0; i < n_rows * n_heads; i++) {
+        const int64_t at = i / n_heads * width_of(h) + i % n_heads * h->size;
+        const int keys = i % n_heads >= h->n_heads;
+        turn_sizes_back(h, of->gammas[keys], before + at, b.dqkv + at, b.gammas[keys]);
+    }
+    for (int i = 0; i < 5; i++)
+        for (int64_t k = 0; k < ns[i]; k++)
+            all[i][k] *= relative_bound(h) + (i > 1 ? roundings(h->dtype, n_rows * n_heads) : 0);
     test_free(p);
     test_free(x);
-    return bounds;
+    test_free(before);
+    return b;
 }
 
-static const operand *add_rotation(kernel_test *test, const heads *h)
+/* Gives a result its bounds. */
+static void bound(operand *result, double **of_each)
 {
-    return add_random(test, AT(attention.rotation), sum_type(h->dtype), h->context * h->rotary_columns, -0.6, 0.6);
+    result->bounds = *of_each;
+    *of_each = NULL;
+}
+
+static void bounds_free(bounds *b)
+{
+    double *const all[] = {b->y, b->dqkv, b->gammas[0], b->gammas[1], b->sinks};
+    for (int i = 0; i < 5; i++)
+        if (all[i]) test_free(all[i]);
+}
+
+static numbers add_numbers(kernel_test *test, const heads *h)
+{
+    numbers made = {.sinks = NULL};
+    made.rotation = add_random(test, AT(attention.rotation), sum_type(h->dtype), h->context * h->rotary_columns, -0.6,
+                               0.6);
+    if (h->head_norm) {
+        const double low = h->one_plus ? -1.5 : -0.7;
+        made.gammas[0] = add_random(test, AT(attention.q_gamma), h->dtype, h->size, low, low + 1.2);
+        made.gammas[1] = add_random(test, AT(attention.k_gamma), h->dtype, h->size, low, low + 1.2);
+    }
+    if (h->sinks) made.sinks = add_random(test, AT(attention.sinks), h->dtype, h->n_heads, -1, 1);
+    return made;
 }
 
 static void forward(const heads *h)
@@ -203,12 +289,14 @@ static void forward(const heads *h)
     const int64_t n_rows = h->n_sequences * h->context;
     const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
     operand *y = add_result(&test, AT(attention.out), h->dtype, n_rows * h->n_heads * h->size, 0, 0);
-    const operand *rotation = add_rotation(&test, h);
-    if (h->n_heads > 0) y->bounds = bounds_of(h, qkv, rotation, NULL, y->n);
+    const numbers of = add_numbers(&test, h);
+    bounds b = bounds_of(h, qkv, &of, NULL);
+    bound(y, &b.y);
     /* no larger than size·scale + log(context) */
     add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0,
                turning_bound(h) + roundings(h->dtype, h->size + h->context) * 4 * (1 + (double)h->size * scale_of(h)));
     check_kernel(&test);
+    bounds_free(&b);
 }
 
 /* The saved log-sum-exp and y are the CPU's. */
@@ -216,11 +304,12 @@ static void backward(const heads *h)
 {
     kernel_test test = attention_of(QDRI_K_ATTENTION_FORWARD, h);
     const int64_t n_rows = h->n_sequences * h->context, n_y = n_rows * h->n_heads * h->size;
+    const qdr_dtype sums = sum_type(h->dtype);
     void *results[N_OPERANDS];
     const operand *qkv = add_random(&test, AT(attention.qkv), h->dtype, n_rows * width_of(h), -1, 1);
-    operand *saved = add_result(&test, AT(attention.saved), sum_type(h->dtype), n_rows * h->n_heads, 0, 0);
+    operand *saved = add_result(&test, AT(attention.saved), sums, n_rows * h->n_heads, 0, 0);
     operand *y = add_result(&test, AT(attention.out), h->dtype, n_y, 0, 0);
-    const operand *rotation = add_rotation(&test, h);
+    const numbers of = add_numbers(&test, h);
     run_on_cpu(&test, results);
     memcpy(saved->data, results[2], bytes_of(saved));
     memcpy(y->data, results[3], bytes_of(y));
@@ -228,10 +317,18 @@ static void backward(const heads *h)
     saved->is_result = y->is_result = 0;
     y->where = AT(attention.y);
     test.kernel.kind = QDRI_K_ATTENTION_BACKWARD;
+    test.kernel.accumulate = (int)test_between(&seed, 0, 1);
+    const int adds = test.kernel.accumulate;
     const operand *dy = add_random(&test, AT(attention.dy), h->dtype, n_y, -1, 1);
-    operand *dqkv = add_result(&test, AT(attention.out), h->dtype, n_rows * width_of(h), 0, 0);
-    dqkv->bounds = bounds_of(h, qkv, rotation, dy, dqkv->n);
+    bounds b = bounds_of(h, qkv, &of, dy);
+    bound(add_result(&test, AT(attention.out), h->dtype, n_rows * width_of(h), 0, 0), &b.dqkv);
+    if (h->head_norm) {
+        bound(add_result(&test, AT(attention.d_q_gamma), sums, h->size, adds, 0), &b.gammas[0]);
+        bound(add_result(&test, AT(attention.d_k_gamma), sums, h->size, adds, 0), &b.gammas[1]);
+    }
+    if (h->sinks) bound(add_result(&test, AT(attention.d_sinks), sums, h->n_heads, adds, 0), &b.sinks);
     check_kernel(&test);
+    bounds_free(&b);
 }
 
 static void check_heads(heads h)
@@ -267,6 +364,9 @@ static heads random_scores(heads h)
     h.scale = uniform(0.05, 0.3);
     h.interleaved = (int)test_between(&seed, 0, 1);
     h.rotary_columns = 2 * test_between(&seed, 0, h.size / 2);
+    h.head_norm = (int)test_between(&seed, 0, 1);
+    h.one_plus = (int)test_between(&seed, 0, 1);
+    h.sinks = (int)test_between(&seed, 0, 1);
     return h;
 }
 
@@ -274,6 +374,9 @@ TEST(scores)
 {
     check_heads((heads){0, 1, 40, 2, 1, 130, .rotary_columns = 128});
     check_heads((heads){0, 2, 9, 2, 2, 6, .rotary_columns = 4, .interleaved = 1});
+    check_heads((heads){0, 2, 40, 2, 1, 70, .head_norm = 1});
+    check_heads((heads){0, 2, 300, 2, 1, 4, .sinks = 1});
+    check_heads((heads){0, 0, 7, 2, 2, 4, .head_norm = 1, .sinks = 1}); /* no rows */
     check_heads((heads){0, 2, 17, 4, 2, 8, .cap = 0.5});
     check_heads((heads){0, 1, 70, 2, 1, 130, .window = 33, .scale = 0.02, .cap = 2});
     for (int round = 0; round < cases(8); round++)

@@ -8,10 +8,11 @@ typedef struct head {
     int64_t context, head_size;
     int64_t qk_stride, in_stride, out_stride; /* of q, k; of v, dq, dk, dv; of o, d_o */
     int64_t window;
-    real scale, cap;
+    real scale, cap, sink; /* sink -inf: none */
     const real *q, *k, *v, *d_o;
     real *o, *dq, *dk, *dv;
     real *log_sums; /* [context] */
+    real *d_sink; /* NULL: none */
     real *scores, *ds, *slopes; /* [block, context]; slopes: of the cap, if there is one */
 } head;
 
@@ -62,10 +63,10 @@ static void cap_scores(const head *h, int64_t rows, int64_t cols)
     }
 }
 
-/* Turns n scores into probabilities; returns log Σ exp. */
-static real softmax_row(real *s, int64_t n)
+/* Turns n scores into probabilities; returns log Σ exp, of the sink, too. */
+static real softmax_row(real *s, int64_t n, real sink)
 {
-    real most = -(real)INFINITY;
+    real most = sink;
     real sum = 0;
     SIMD_MAX(most)
     for (int64_t c = 0; c < n; c++) most = s[c] > most ? s[c] : most;
@@ -74,6 +75,7 @@ static real softmax_row(real *s, int64_t n)
         s[c] = real_exp(s[c] - most);
         sum += s[c];
     }
+    sum += real_exp(sink - most);
     const real share = 1 / sum;
     SIMD for (int64_t c = 0; c < n; c++) s[c] *= share;
     return most + (real)log((double)sum);
@@ -94,7 +96,7 @@ static void head_forward(const head *h)
             const int64_t first = first_key(h, begin + r) - from, end = begin + r + 1 - from;
             real *s = h->scores + r * ld;
             clear_outside(s, first, end, cols);
-            h->log_sums[begin + r] = softmax_row(s + first, end - first);
+            h->log_sums[begin + r] = softmax_row(s + first, end - first, h->sink);
         }
         head_product(0, 0, rows, hs, cols, 1, h->scores, ld, h->v + from * h->in_stride, h->in_stride, 0,
                      h->o + begin * h->out_stride, h->out_stride);
@@ -102,8 +104,8 @@ static void head_forward(const head *h)
 }
 
 /* Turns n scores s into probabilities, and ds (the gradient of the probabilities) into that of the scores before
- * scaling. */
-static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n)
+ * scaling; returns the mean of ds. */
+static real softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n)
 {
     real dot = 0;
     SIMD_SUM(dot)
@@ -112,6 +114,7 @@ static void softmax_backward_row(real *s, real *ds, real log_sum, real scale, in
         dot += s[c] * ds[c];
     }
     SIMD for (int64_t c = 0; c < n; c++) ds[c] = s[c] * (ds[c] - dot) * scale;
+    return dot;
 }
 
 static void block_backward(const head *h, int64_t begin, int64_t rows)
@@ -130,7 +133,9 @@ static void block_backward(const head *h, int64_t begin, int64_t rows)
         real *s = h->scores + r * ld, *ds = h->ds + r * ld;
         clear_outside(s, first, end, cols);
         clear_outside(ds, first, end, cols);
-        softmax_backward_row(s + first, ds + first, h->log_sums[begin + r], h->scale, end - first);
+        const real log_sum = h->log_sums[begin + r];
+        const real mean = softmax_backward_row(s + first, ds + first, log_sum, h->scale, end - first);
+        if (h->d_sink) *h->d_sink -= real_exp(h->sink - log_sum) * mean;
     }
     for (int64_t i = 0; h->slopes && i < rows * cols; i++)
         h->ds[i / cols * ld + i % cols] *= h->slopes[i / cols * ld + i % cols];
@@ -197,13 +202,40 @@ static const real *head_load(const qdri_kernel *kernel, const void *data, int64_
     return to;
 }
 
-static int is_turned(const qdri_kernel *kernel) { return kernel->u.attention.rotary_columns > 0; }
+/* What the norm of a head multiplies by. */
+static real head_scale(const qdri_kernel *kernel, const elem *x)
+{
+    const int64_t hs = kernel->u.attention.head_size;
+    real sum = 0;
+    SIMD_SUM(sum)
+    for (int64_t c = 0; c < hs; c++) sum += get(x[c]) * get(x[c]);
+    return 1 / real_sqrt(sum / (real)hs + (real)kernel->u.attention.epsilon);
+}
+
+static real gamma_shift(const qdri_kernel *kernel) { return kernel->u.attention.one_plus ? 1 : 0; }
+
+/* From the gradient of a normed row to that of the row, which is added to d_gamma, too. */
+static void norm_row_backward(const qdri_kernel *kernel, const elem *x, const elem *gamma, real *d_gamma, real *d)
+{
+    const int64_t hs = kernel->u.attention.head_size;
+    const real scale = head_scale(kernel, x), shift = gamma_shift(kernel);
+    real dot = 0;
+    SIMD for (int64_t c = 0; c < hs; c++) d_gamma[c] += d[c] * get(x[c]) * scale;
+    SIMD_SUM(dot)
+    for (int64_t c = 0; c < hs; c++) {
+        d[c] *= get(gamma[c]) + shift;
+        dot += d[c] * get(x[c]);
+    }
+    dot *= scale * scale / (real)hs;
+    SIMD for (int64_t c = 0; c < hs; c++) d[c] = scale * (d[c] - get(x[c]) * dot);
+}
 
 /* Turns the pairs of a row of a head; sign -1: back. */
 static void turn_row(const qdri_kernel *kernel, int64_t row, real sign, real *x)
 {
     const int64_t n = kernel->u.attention.rotary_columns / 2;
     const int64_t step = kernel->u.attention.interleaved ? 2 : 1, other = kernel->u.attention.interleaved ? 1 : n;
+    if (n == 0) return;
     const real *cosines = (const real *)kernel->u.attention.rotation + row * 2 * n, *sines = cosines + n;
     for (int64_t i = 0; i < n; i++) {
         const real a = x[i * step], b = x[i * step + other], sine = sign * sines[i];
@@ -212,26 +244,36 @@ static void turn_row(const qdri_kernel *kernel, int64_t row, real sign, real *x)
     }
 }
 
-/* The same of queries or keys, turned. */
-static const real *head_load_turned(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col, int index)
+/* The same of queries or keys, normed and turned. */
+static const real *head_load_turned(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col,
+                                    const elem *gamma, int index)
 {
     const void *qkv = kernel->u.attention.qkv;
-    if (!is_turned(kernel)) return head_load(kernel, qkv, row, width, col, index);
+    if (!qdri_attention_turns(kernel)) return head_load(kernel, qkv, row, width, col, index);
     const elem *from = (const elem *)qkv + row * width + col;
     const int64_t hs = kernel->u.attention.head_size;
     real *to = panel(kernel, index);
     for (int64_t r = 0; r < kernel->u.attention.context; r++, to += hs) {
-        SIMD for (int64_t c = 0; c < hs; c++) to[c] = get(from[r * width + c]);
+        const elem *x = from + r * width;
+        SIMD for (int64_t c = 0; c < hs; c++) to[c] = get(x[c]);
+        if (gamma) {
+            const real scale = head_scale(kernel, x), shift = gamma_shift(kernel);
+            SIMD for (int64_t c = 0; c < hs; c++) to[c] *= scale * (get(gamma[c]) + shift);
+        }
         turn_row(kernel, r, 1, to);
     }
     return panel(kernel, index);
 }
 
 /* Gradients of turned queries or keys become those of what was loaded. */
-static void head_turn_back(const qdri_kernel *kernel, real *d, int64_t stride)
+static void head_turn_back(const qdri_kernel *kernel, const offsets *at, int64_t col, const elem *gamma, real *d_gamma,
+                           real *d, int64_t stride)
 {
-    for (int64_t r = 0; is_turned(kernel) && r < kernel->u.attention.context; r++)
+    const elem *x = (const elem *)kernel->u.attention.qkv + at->row * at->in_width + col;
+    for (int64_t r = 0; qdri_attention_turns(kernel) && r < kernel->u.attention.context; r++) {
         turn_row(kernel, r, -1, d + r * stride);
+        if (gamma) norm_row_backward(kernel, x + r * at->in_width, gamma, d_gamma, d + r * stride);
+    }
 }
 
 /* Where a head's result is computed: in place, or in panel `index`, from which head_store() rounds it. */
@@ -255,18 +297,21 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
 {
     const int64_t context = kernel->u.attention.context;
     const int64_t hs = kernel->u.attention.head_size;
-    real *work = kernel->u.attention.work;
+    const elem *sinks = kernel->u.attention.sinks;
+    real *work = kernel->u.attention.work, *d_sinks = kernel->u.attention.d_sinks;
     return (head){
         .context = context,
         .head_size = hs,
-        .qk_stride = ELEM_IS_REAL && !is_turned(kernel) ? at->in_width : hs,
+        .qk_stride = ELEM_IS_REAL && !qdri_attention_turns(kernel) ? at->in_width : hs,
         .in_stride = ELEM_IS_REAL ? at->in_width : hs,
         .out_stride = ELEM_IS_REAL ? at->out_width : hs,
         .window = kernel->u.attention.window,
         .scale = (real)kernel->u.attention.scale,
         .cap = (real)kernel->u.attention.cap,
-        .q = head_load_turned(kernel, at->row, at->in_width, at->q, 0),
-        .k = head_load_turned(kernel, at->row, at->in_width, at->k, 1),
+        .sink = sinks ? get(sinks[head_index]) : -(real)INFINITY,
+        .d_sink = d_sinks ? d_sinks + head_index : NULL,
+        .q = head_load_turned(kernel, at->row, at->in_width, at->q, kernel->u.attention.q_gamma, 0),
+        .k = head_load_turned(kernel, at->row, at->in_width, at->k, kernel->u.attention.k_gamma, 1),
         .v = head_load(kernel, kernel->u.attention.qkv, at->row, at->in_width, at->v, 2),
         .log_sums = (real *)kernel->u.attention.saved + at->row * kernel->u.attention.n_heads + head_index * context,
         .scores = work,
@@ -289,10 +334,18 @@ static void attention_forward(const qdri_kernel *kernel)
     }
 }
 
+static void clear_sums(const qdri_kernel *kernel, real *sums, int64_t n)
+{
+    if (sums && !kernel->accumulate) memset(sums, 0, (size_t)n * sizeof *sums);
+}
+
 static void attention_backward(const qdri_kernel *kernel)
 {
     const int64_t n_rows = kernel->u.attention.n_rows;
     const int64_t heads = kernel->u.attention.n_heads, kv_heads = kernel->u.attention.n_kv_heads;
+    clear_sums(kernel, kernel->u.attention.d_q_gamma, kernel->u.attention.head_size);
+    clear_sums(kernel, kernel->u.attention.d_k_gamma, kernel->u.attention.head_size);
+    clear_sums(kernel, kernel->u.attention.d_sinks, heads);
     if (heads == 0) { /* keys that no query uses */
         const int64_t n = n_rows * 2 * kv_heads * kernel->u.attention.head_size;
         if (n > 0) memset(kernel->u.attention.out, 0, (size_t)n * sizeof(elem));
@@ -308,10 +361,12 @@ static void attention_backward(const qdri_kernel *kernel)
             h.dk = head_out(kernel, at.row, at.in_width, at.k, 5);
             h.dv = head_out(kernel, at.row, at.in_width, at.v, 6);
             head_backward(&h, i % group == 0);
-            head_turn_back(kernel, h.dq, h.in_stride);
+            head_turn_back(kernel, &at, at.q, kernel->u.attention.q_gamma, kernel->u.attention.d_q_gamma, h.dq,
+                           h.in_stride);
             head_store(kernel, at.row, at.in_width, at.q, h.dq);
             if ((i + 1) % group != 0) continue;
-            head_turn_back(kernel, h.dk, h.in_stride);
+            head_turn_back(kernel, &at, at.k, kernel->u.attention.k_gamma, kernel->u.attention.d_k_gamma, h.dk,
+                           h.in_stride);
             head_store(kernel, at.row, at.in_width, at.k, h.dk);
             head_store(kernel, at.row, at.in_width, at.v, h.dv);
         }

@@ -104,8 +104,8 @@ template <typename R> struct scoring {
 /* ---- forward ---- */
 
 template <typename T, int D>
-__global__ void __launch_bounds__(threads)
-    forward(attention_shape shape, scoring<real_of<T>> how, const T *qk, const T *qkv, T *y, real_of<T> *log_sums)
+__global__ void __launch_bounds__(threads) forward(attention_shape shape, scoring<real_of<T>> how, const T *sinks,
+                                                   const T *qk, const T *qkv, T *y, real_of<T> *log_sums)
 {
     typedef real_of<T> R;
     __shared__ tiles<R> shared;
@@ -116,9 +116,12 @@ __global__ void __launch_bounds__(threads)
     const head_rows<T> v = rows_of(qkv, at.begin, shape.in_width(), shape.v_col(kv));
     const int64_t col = (int64_t)blockIdx.y * out_cols;
     const int first = warp_number() * warp_rows;
-    R out[warp_rows][D] = {}, scores[warp_rows], top[warp_rows], sum[warp_rows] = {};
+    R out[warp_rows][D] = {}, scores[warp_rows], top[warp_rows], sum[warp_rows];
 #pragma unroll
-    for (int i = 0; i < warp_rows; i++) top[i] = no_score<R>;
+    for (int i = 0; i < warp_rows; i++) {
+        top[i] = sinks ? get(sinks[at.head]) : no_score<R>;
+        sum[i] = sinks && lane_number() == 0 ? 1 : 0;
+    }
     for (int64_t key0 = shape.first_key(at.row0, tile); key0 <= at.row0; key0 += tile) {
         dot_rows(scores, shared, shape, q, at.row0, k, key0);
 #pragma unroll
@@ -281,48 +284,174 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
-/* ---- turning queries and keys ---- */
+/* ---- norms and turns of queries and keys ---- */
 
-/* Each row of a head is turned once, in memory: a tile of keys is loaded for each tile of queries anew, on tensor cores
- * by asynchronous copies, which cannot turn it. */
+/* Each row of a head is changed once, in memory: a tile of keys is loaded for each tile of queries anew, on tensor cores
+ * by asynchronous copies, which cannot change it. */
 
-struct turning {
-    int64_t columns;
-    bool interleaved, back;
+/* Heads of queries or of keys: columns of a matrix of qkv from `col` on. */
+template <typename R> struct turned_heads {
+    int64_t n, col, rotary_columns;
+    bool interleaved;
+    R shift, epsilon;
 };
 
-/* One warp for each row of each head of queries and keys. from, to: those of the first row; may be the same. */
-template <typename T>
-__global__ void turn(attention_shape shape, turning how, const real_of<T> *rotation, const T *from, int64_t from_width,
-                     T *to, int64_t to_width)
+/* The row of a head that a warp gets as its number i, of n_rows·n. */
+struct head_row {
+    int64_t row, col, in_sequence;
+};
+
+template <typename R>
+__device__ inline head_row find_row(const attention_shape &shape, const turned_heads<R> &heads, int64_t i)
 {
-    typedef real_of<T> R;
-    const int64_t n_heads = shape.n_heads + shape.n_kv_heads, i = thread_number() / 32;
-    const int64_t row = i / n_heads, col = i % n_heads * shape.head_size, n = how.columns / 2;
-    if (row >= shape.n_rows) return;
-    from += row * from_width + col;
-    to += row * to_width + col;
-    const R *cosines = rotation + row % shape.context * how.columns, *sines = cosines + n;
-    for (int64_t k = lane_number(); k < n; k += 32) {
-        const int64_t a = how.interleaved ? 2 * k : k, b = how.interleaved ? a + 1 : k + n;
-        const R x = get(from[a]), y = get(from[b]), sine = how.back ? -sines[k] : sines[k];
-        to[a] = put<T>(x * cosines[k] - y * sine);
-        to[b] = put<T>(y * cosines[k] + x * sine);
-    }
-    for (int64_t c = how.columns + lane_number(); !how.back && c < shape.head_size; c += 32) to[c] = from[c];
+    const int64_t row = i / heads.n;
+    return {row, heads.col + i % heads.n * shape.head_size, row % shape.context};
 }
 
-/* Copies them to the workspace, or turns their gradients back. */
-template <typename T> cudaError_t launch_turn(const qdri_kernel *kernel, const qdri_cuda_target *target, bool back)
+/* What the norm of a row multiplies by; gamma NULL: 1. */
+template <typename R, typename T>
+__device__ inline R head_scale(const attention_shape &shape, const turned_heads<R> &heads, const T *x, const T *gamma)
+{
+    R sum = 0;
+    for (int64_t c = lane_number(); gamma && c < shape.head_size; c += 32) sum += get(x[c]) * get(x[c]);
+    return gamma ? 1 / real_sqrt(warp_total<plus>(sum) / (R)shape.head_size + heads.epsilon) : 1;
+}
+
+/* Calls f(column, number) with the lane's numbers x(column), turned. Both of a pair are read before f is called. */
+template <typename R, typename X, typename F>
+__device__ inline void for_turned(const attention_shape &shape, const turned_heads<R> &heads, const R *rotation,
+                                  int64_t in_sequence, bool back, X x, F f)
+{
+    const int64_t n = heads.rotary_columns / 2;
+    const R *cosines = rotation + in_sequence * heads.rotary_columns, *sines = cosines + n;
+    for (int64_t k = lane_number(); k < n; k += 32) {
+        const int64_t a = heads.interleaved ? 2 * k : k, b = heads.interleaved ? a + 1 : k + n;
+        const R first = x(a), second = x(b), sine = back ? -sines[k] : sines[k];
+        f(a, first * cosines[k] - second * sine);
+        f(b, second * cosines[k] + first * sine);
+    }
+    for (int64_t c = heads.rotary_columns + lane_number(); c < shape.head_size; c += 32) f(c, x(c));
+}
+
+template <typename T>
+__global__ void turn(attention_shape shape, turned_heads<real_of<T>> heads, const real_of<T> *rotation, const T *gamma,
+                     const T *qkv, T *qk)
+{
+    typedef real_of<T> R;
+    const int64_t i = thread_number() / 32;
+    if (i >= shape.n_rows * heads.n) return;
+    const head_row at = find_row(shape, heads, i);
+    const T *x = qkv + at.row * shape.in_width() + at.col;
+    T *to = qk + at.row * shape.qk_width + at.col;
+    const R scale = head_scale(shape, heads, x, gamma);
+    for_turned(
+        shape, heads, rotation, at.in_sequence, false,
+        [&](int64_t c) { return gamma ? get(x[c]) * scale * (get(gamma[c]) + heads.shift) : get(x[c]); },
+        [&](int64_t c, R value) { to[c] = put<T>(value); });
+}
+
+constexpr int turn_warps = 4;
+
+/* Turns gradients back, in place. Each warp sums those of gamma over its rows; sums: [blocks, head_size] */
+template <typename T>
+__global__ void turn_back(attention_shape shape, turned_heads<real_of<T>> heads, const real_of<T> *rotation,
+                          const T *gamma, const T *qkv, T *dqkv, real_of<T> *sums)
+{
+    typedef real_of<T> R;
+    const int64_t size = shape.head_size;
+    R *all = (R *)dynamic_shared(), *mine = all + warp_number() * size;
+    for (int64_t c = lane_number(); gamma && c < size; c += 32) mine[c] = 0;
+    for (int64_t i = blockIdx.x * turn_warps + warp_number(); i < shape.n_rows * heads.n; i += gridDim.x * turn_warps) {
+        const head_row at = find_row(shape, heads, i);
+        const T *x = qkv + at.row * shape.in_width() + at.col;
+        T *d = dqkv + at.row * shape.in_width() + at.col;
+        const R scale = head_scale(shape, heads, x, gamma);
+        const auto gradient = [&](int64_t c) { return get(d[c]); };
+        R dot = 0;
+        if (gamma)
+            for_turned(shape, heads, rotation, at.in_sequence, true, gradient,
+                       [&](int64_t c, R value) { dot += value * (get(gamma[c]) + heads.shift) * get(x[c]); });
+        dot = warp_total<plus>(dot) * scale * scale / (R)size;
+        for_turned(shape, heads, rotation, at.in_sequence, true, gradient, [&](int64_t c, R value) {
+            if (gamma) mine[c] += value * get(x[c]) * scale;
+            d[c] = put<T>(gamma ? scale * (value * (get(gamma[c]) + heads.shift) - get(x[c]) * dot) : value);
+        });
+    }
+    __syncthreads();
+    for (int64_t c = threadIdx.x; gamma && c < size; c += blockDim.x) {
+        R sum = 0;
+        for (int warp = 0; warp < turn_warps; warp++) sum += all[warp * size + c];
+        sums[blockIdx.x * size + c] = sum;
+    }
+}
+
+template <typename T>
+cudaError_t launch_turn_back(const qdri_kernel *kernel, const qdri_cuda_target *target,
+                             const turned_heads<real_of<T>> &heads, const T *gamma, real_of<T> *d_gamma)
+{
+    typedef real_of<T> R;
+    const attention_shape shape = shape_of(kernel);
+    const int64_t room = (int64_t)(QDRI_CUDA_SCRATCH_BYTES / sizeof(R)) / shape.head_size;
+    const int64_t n_blocks = least(least(room, 8 * (int64_t)target->n_sms),
+                                   ceil_div(shape.n_rows * heads.n, turn_warps));
+    const size_t shared_bytes = gamma ? turn_warps * (size_t)shape.head_size * sizeof(R) : 0;
+    R *sums = (R *)target->scratch;
+    LAUNCH_TRY(launch(target, dim3((unsigned)n_blocks), dim3(turn_warps * 32), shared_bytes, turn_back<T>, shape, heads,
+                      (const R *)kernel->u.attention.rotation, gamma, (const T *)kernel->u.attention.qkv,
+                      (T *)kernel->u.attention.out, sums));
+    if (!gamma) return cudaSuccess;
+    return launch_column_sums<R>(target, 0, n_blocks, shape.head_size, sums, d_gamma, kernel->accumulate);
+}
+
+/* Copies queries and keys to the workspace, or turns their gradients back. */
+template <typename T> cudaError_t launch_turns(const qdri_kernel *kernel, const qdri_cuda_target *target, bool back)
+{
+    typedef real_of<T> R;
+    const attention_shape shape = shape_of(kernel);
+    for (int keys = 0; keys < 2; keys++) {
+        const turned_heads<R> heads = {
+            keys ? shape.n_kv_heads : shape.n_heads,     keys ? shape.k_col(0) : 0,
+            kernel->u.attention.rotary_columns,          kernel->u.attention.interleaved != 0,
+            kernel->u.attention.one_plus ? (R)1 : -(R)0, (R)kernel->u.attention.epsilon};
+        const T *gamma = (const T *)(keys ? kernel->u.attention.k_gamma : kernel->u.attention.q_gamma);
+        if (back) {
+            R *d_gamma = (R *)(keys ? kernel->u.attention.d_k_gamma : kernel->u.attention.d_q_gamma);
+            LAUNCH_TRY(launch_turn_back<T>(kernel, target, heads, gamma, d_gamma));
+        } else {
+            LAUNCH_TRY(launch_each(target, shape.n_rows * heads.n * 32, turn<T>, shape, heads,
+                                   (const R *)kernel->u.attention.rotation, gamma, (const T *)kernel->u.attention.qkv,
+                                   turned_of<T>(kernel)));
+        }
+    }
+    return cudaSuccess;
+}
+
+/* ---- sinks ---- */
+
+/* One block for each query head: -Σ P(sink)·Σ P·dP over all rows. */
+template <typename T>
+__global__ void sum_sinks(attention_shape shape, const T *sinks, const real_of<T> *log_sums, const real_of<T> *deltas,
+                          real_of<T> *d_sinks, bool accumulate)
+{
+    typedef real_of<T> R;
+    const int64_t head = blockIdx.x;
+    const R sink = get(sinks[head]);
+    R sum = 0;
+    for (int64_t row = threadIdx.x; row < shape.n_rows; row += blockDim.x) {
+        const int64_t in_sequence = row % shape.context, i = shape.sums_at(head, row - in_sequence) + in_sequence;
+        sum -= real_exp(sink - log_sums[i]) * deltas[i];
+    }
+    sum = row_total<plus>(sum);
+    if (threadIdx.x == 0) d_sinks[head] = accumulate ? d_sinks[head] + sum : sum;
+}
+
+template <typename T> cudaError_t launch_sinks(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
-    const int64_t n = shape.n_rows * (shape.n_heads + shape.n_kv_heads) * 32;
-    const turning how = {kernel->u.attention.rotary_columns, kernel->u.attention.interleaved != 0, back};
-    const auto *rotation = (const real_of<T> *)kernel->u.attention.rotation;
-    const T *from = (const T *)(back ? kernel->u.attention.out : kernel->u.attention.qkv);
-    T *to = back ? (T *)kernel->u.attention.out : turned_of<T>(kernel);
-    return launch_each(target, n, turn<T>, shape, how, rotation, from, shape.in_width(), to,
-                       back ? shape.in_width() : shape.qk_width);
+    return launch(target, dim3((unsigned)shape.n_heads), dim3(block_threads), 0, sum_sinks<T>, shape,
+                  (const T *)kernel->u.attention.sinks, (const real_of<T> *)kernel->u.attention.saved,
+                  (const real_of<T> *)kernel->u.attention.work, (real_of<T> *)kernel->u.attention.d_sinks,
+                  kernel->accumulate != 0);
 }
 
 /* ---- launches ---- */
@@ -341,8 +470,8 @@ template <typename T, int D> cudaError_t launch_forward(const qdri_kernel *kerne
 {
     const attention_shape shape = shape_of(kernel);
     return launch(target, grid_of(shape, shape.n_heads), dim3(threads), 0, forward<T, D>, shape, scoring_of<T>(kernel),
-                  qk_of<T>(kernel), (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
-                  (real_of<T> *)kernel->u.attention.saved);
+                  (const T *)kernel->u.attention.sinks, qk_of<T>(kernel), (const T *)kernel->u.attention.qkv,
+                  (T *)kernel->u.attention.out, (real_of<T> *)kernel->u.attention.saved);
 }
 
 template <typename T, int D> cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *target)
@@ -375,12 +504,28 @@ template <typename T> cudaError_t launch_heads(const qdri_kernel *kernel, const 
     return launch_either<T, out_cols / 32>(kernel, target);
 }
 
+/* Gradients of parameters to which no row adds. */
+cudaError_t clear_sums(const qdri_kernel *kernel, const qdri_cuda_target *target)
+{
+    const size_t each = qdr_dtype_bytes(qdri_sum_type(kernel->dtype));
+    const size_t n = (size_t)kernel->u.attention.head_size, n_heads = (size_t)kernel->u.attention.n_heads;
+    if (kernel->u.attention.head_norm) {
+        LAUNCH_TRY(cudaMemsetAsync(kernel->u.attention.d_q_gamma, 0, n * each, target->stream));
+        LAUNCH_TRY(cudaMemsetAsync(kernel->u.attention.d_k_gamma, 0, n * each, target->stream));
+    }
+    if (!kernel->u.attention.has_sinks || n_heads == 0) return cudaSuccess;
+    return cudaMemsetAsync(kernel->u.attention.d_sinks, 0, n_heads * each, target->stream);
+}
+
 } // namespace
 
 cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_target *target)
 {
     const attention_shape shape = shape_of(kernel);
     const size_t bytes = (size_t)(shape.n_rows * shape.in_width()) * qdr_dtype_bytes(kernel->dtype);
+    const bool is_backward = kernel->kind == QDRI_K_ATTENTION_BACKWARD, turns = qdri_attention_turns(kernel);
+    if (is_backward && !kernel->accumulate && (shape.n_rows == 0 || shape.n_heads == 0))
+        LAUNCH_TRY(clear_sums(kernel, target));
     if (shape.n_rows == 0) return cudaSuccess;
     if (shape.n_heads == 0) { /* the gradients of keys are zero */
         if (bytes == 0 || kernel->kind == QDRI_K_ATTENTION_FORWARD) return cudaSuccess;
@@ -388,9 +533,9 @@ cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_targe
     }
     return with_type(kernel->dtype, [&](auto t) {
         typedef decltype(t) T;
-        if (is_turned(kernel)) LAUNCH_TRY(launch_turn<T>(kernel, target, false));
+        if (turns) LAUNCH_TRY(launch_turns<T>(kernel, target, false));
         LAUNCH_TRY(launch_heads<T>(kernel, target));
-        return is_turned(kernel) && kernel->kind == QDRI_K_ATTENTION_BACKWARD ? launch_turn<T>(kernel, target, true)
-                                                                              : cudaSuccess;
+        if (is_backward && turns) LAUNCH_TRY(launch_turns<T>(kernel, target, true));
+        return is_backward && kernel->u.attention.has_sinks ? launch_sinks<T>(kernel, target) : cudaSuccess;
     });
 }

@@ -33,8 +33,6 @@ struct attention_shape {
 /* Below any score; the difference of two is 0, as that of infinities is not. */
 template <typename R> constexpr R no_score = (R)-1e30;
 
-inline bool is_turned(const qdri_kernel *kernel) { return kernel->u.attention.rotary_columns > 0; }
-
 inline attention_shape shape_of(const qdri_kernel *kernel)
 {
     const int64_t n_heads = kernel->u.attention.n_heads, n_kv_heads = kernel->u.attention.n_kv_heads;
@@ -44,7 +42,7 @@ inline attention_shape shape_of(const qdri_kernel *kernel)
             n_kv_heads,
             kernel->u.attention.head_size,
             kernel->u.attention.window,
-            (n_heads + (is_turned(kernel) ? 1 : 2) * n_kv_heads) * kernel->u.attention.head_size};
+            (n_heads + (qdri_attention_turns(kernel) ? 1 : 2) * n_kv_heads) * kernel->u.attention.head_size};
 }
 
 /* Queries and keys; those that are turned are in the workspace. */
@@ -54,7 +52,7 @@ template <typename T> T *turned_of(const qdri_kernel *kernel)
 }
 template <typename T> const T *qk_of(const qdri_kernel *kernel)
 {
-    return is_turned(kernel) ? turned_of<T>(kernel) : (const T *)kernel->u.attention.qkv;
+    return qdri_attention_turns(kernel) ? turned_of<T>(kernel) : (const T *)kernel->u.attention.qkv;
 }
 
 /* A block's work: a tile of rows of one head of one sequence. Tiles with more work come first. */

@@ -261,7 +261,7 @@ __device__ inline void take_softmax(float (&scores)[m_tiles][key_rows / 8][4], s
 
 template <int HS, typename T>
 __global__ void __launch_bounds__(mma_threads)
-    forward(attention_shape shape, float scale, const T *qk, const T *qkv, T *y, float *log_sums)
+    forward(attention_shape shape, float scale, const T *sinks, const T *qk, const T *qkv, T *y, float *log_sums)
 {
     const unsigned queries = dynamic_shared_address();
     const unsigned keys = queries + row_bytes<HS>(block_rows);
@@ -280,8 +280,8 @@ __global__ void __launch_bounds__(mma_threads)
 #pragma unroll
     for (int m = 0; m < m_tiles; m++)
         for (int half = 0; half < 2; half++) {
-            state.top[m][half] = no_score<float>;
-            state.sum[m][half] = 0;
+            state.top[m][half] = sinks ? get(sinks[at.head]) / scale : no_score<float>;
+            state.sum[m][half] = sinks && mma_lane() % 4 == 0 ? 1 : 0;
         }
     copy_tile<HS, block_rows>(queries, q, row0, context);
     copy_tile<HS, key_rows>(keys, k, begin, context);
@@ -319,8 +319,8 @@ template <int HS, typename T> cudaError_t launch_forward(const qdri_kernel *kern
 {
     const attention_shape shape = shape_of(kernel);
     return launch_mma(target, count_tiles(shape, shape.n_heads, block_rows), row_bytes<HS>(block_rows + 2 * key_rows),
-                      forward<HS, T>, shape, (float)kernel->u.attention.scale, qk_of<T>(kernel),
-                      (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
+                      forward<HS, T>, shape, (float)kernel->u.attention.scale, (const T *)kernel->u.attention.sinks,
+                      qk_of<T>(kernel), (const T *)kernel->u.attention.qkv, (T *)kernel->u.attention.out,
                       (float *)kernel->u.attention.saved);
 }
 
