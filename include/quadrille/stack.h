@@ -247,8 +247,9 @@ typedef struct qdr_attention_desc {
  * output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
  *                         rows in units that are not whole contexts; the stack is unchanged
- *  @retval QDR_ERR_ARGUMENT  a scale, cap, window, magnitude or epsilon that is negative, infinite or NaN; rotary columns that
- *                            are odd or more than head_size, frequencies that are NULL, infinite or NaN; the same */
+ *  @retval QDR_ERR_ARGUMENT  a scale, cap, window, magnitude or epsilon that is negative, infinite or NaN; rotary
+ *                            columns that are odd or more than head_size; frequencies that are NULL, infinite or NaN;
+ *                            both head_norm and sinks; the same */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in,
                                                          qdr_edge *out);
 /** Functions of one element. */

@@ -219,8 +219,7 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
     return at_most(n, is_rms ? 1 : operand->times);
 }
 
-/* On a CPU: blocks of scores, slopes of capped ones, and panels of one head; on a GPU: sums, turned queries and
- * keys. */
+/* On a CPU: blocks of scores, slopes of capped ones, panels of one head; on a GPU: sums, turned queries and keys. */
 size_t qdri_attention_work_bytes(const qdri_kernel *kernel)
 {
     const size_t context = (size_t)kernel->u.attention.context, size = (size_t)kernel->u.attention.head_size;

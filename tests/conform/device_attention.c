@@ -8,15 +8,34 @@ typedef struct shape {
     int64_t n_sequences, context, n_heads, n_kv_heads, head_size, window;
     double scale, cap;
     int64_t rotary_columns;
-    int interleaved;
+    int interleaved, head_norm, one_plus, has_sinks;
 } shape;
 
 typedef struct attention {
     qdri_kernel k;
     int64_t width, out_width;
     array qkv, y, dy, saved, dqkv, rotation;
+    array parameters[3], gradients[3]; /* gammas of queries and of keys, sinks */
     void *work;
 } attention;
+
+static void add_parameters(attention *a, const shape *s)
+{
+    const int64_t n[] = {s->head_norm ? s->head_size : 0, s->head_norm ? s->head_size : 0,
+                         s->has_sinks ? s->n_heads : 0};
+    const void **const values[] = {&a->k.u.attention.q_gamma, &a->k.u.attention.k_gamma, &a->k.u.attention.sinks};
+    void **const sums[] = {&a->k.u.attention.d_q_gamma, &a->k.u.attention.d_k_gamma, &a->k.u.attention.d_sinks};
+    a->k.u.attention.head_norm = s->head_norm;
+    a->k.u.attention.one_plus = s->one_plus;
+    a->k.u.attention.has_sinks = s->has_sinks;
+    a->k.u.attention.epsilon = 0.25;
+    for (int i = 0; i < 3; i++) {
+        a->parameters[i] = make_random(a->k.dtype, n[i], 1.5);
+        a->gradients[i] = make(sum_type(a->k.dtype), n[i]);
+        if (n[i] > 0) *values[i] = a->parameters[i].data;
+        if (n[i] > 0) *sums[i] = a->gradients[i].data;
+    }
+}
 
 static attention attention_make(qdr_dtype dtype, const shape *s)
 {
@@ -41,6 +60,7 @@ static attention attention_make(qdr_dtype dtype, const shape *s)
     a.k.u.attention.interleaved = s->interleaved;
     a.rotation = make_random(sum_type(dtype), s->context * s->rotary_columns, 1.1); /* any linear map of pairs */
     a.k.u.attention.rotation = a.rotation.data;
+    add_parameters(&a, s);
     a.k.u.attention.qkv = a.qkv.data;
     a.k.u.attention.y = a.y.data;
     a.k.u.attention.dy = a.dy.data;
@@ -55,6 +75,8 @@ static void attention_drop(attention *a)
 {
     array *all[] = {&a->qkv, &a->y, &a->dy, &a->saved, &a->dqkv, &a->rotation};
     for (int i = 0; i < 6; i++) drop(all[i]);
+    for (int i = 0; i < 3; i++) drop(&a->parameters[i]);
+    for (int i = 0; i < 3; i++) drop(&a->gradients[i]);
     memory_drop(a->work);
 }
 
@@ -347,21 +369,27 @@ static ref loss_of(attention *a)
     return sum;
 }
 
-static void compare_with_differences(shape s)
+static void compare_array(attention *a, array *values, const array *gradients, const char *what)
 {
     const ref h = 1e-5L;
+    for (int64_t i = 0; i < values->n; i++) {
+        const double x = (double)get(values, i);
+        set(values, i, x + (double)h);
+        const ref above = loss_of(a);
+        set(values, i, x - (double)h);
+        const ref slope = (above - loss_of(a)) / (2 * h);
+        set(values, i, x);
+        check_near(gradients, i, slope, 1e-7L, what);
+    }
+}
+
+static void compare_with_differences(shape s)
+{
     attention a = attention_make(QDR_F64, &s);
     attention_run(&a, QDRI_K_ATTENTION_FORWARD);
     attention_run(&a, QDRI_K_ATTENTION_BACKWARD);
-    for (int64_t i = 0; i < a.qkv.n; i++) {
-        const double x = (double)get(&a.qkv, i);
-        set(&a.qkv, i, x + (double)h);
-        const ref above = loss_of(&a);
-        set(&a.qkv, i, x - (double)h);
-        const ref slope = (above - loss_of(&a)) / (2 * h);
-        set(&a.qkv, i, x);
-        check_near(&a.dqkv, i, slope, 1e-7L, "dqkv by differences");
-    }
+    compare_array(&a, &a.qkv, &a.dqkv, "dqkv by differences");
+    for (int i = 0; i < 3; i++) compare_array(&a, &a.parameters[i], &a.gradients[i], "parameters by differences");
     attention_drop(&a);
 }
 
@@ -371,6 +399,8 @@ TEST(gradient_is_the_difference)
     compare_with_differences((shape){1, 9, 2, 1, 3, .window = 4, .scale = 0.8, .cap = 2});
     compare_with_differences((shape){1, 7, 4, 2, 5, .rotary_columns = 4});
     compare_with_differences((shape){1, 7, 2, 2, 4, .rotary_columns = 2, .interleaved = 1, .window = 3});
+    compare_with_differences((shape){2, 5, 4, 2, 5, .rotary_columns = 4, .head_norm = 1});
+    compare_with_differences((shape){2, 5, 2, 1, 3, .cap = 2, .head_norm = 1, .one_plus = 1, .has_sinks = 1});
 }
 
 TEST(bad_shapes_are_refused)

@@ -53,16 +53,16 @@ static int is_mma(const heads *h)
            (size == 32 || size == 64 || size == 80 || size == 96 || size == 128);
 }
 
-/* How far scores of turned heads, and so weights, may be off: q and k, up to 1.2, are both rounded, and a weight errs by
- * its own score and by those of its sum. */
+/* How far scores of turned heads, and so weights, may be off. A GPU rounds both q and k, up to 1.2, and a weight errs
+ * by its own score and by those of its sum. */
 static double turning_bound(const heads *h)
 {
     return h->rotary_columns || h->head_norm ? 6 * roundoff(h->dtype) * (1 + (double)h->size * scale_of(h)) : 0;
 }
 
 /* How far a sum of weighted terms may be off, relatively. Scores of q and k up to 1 (turned: 1.2) are off by
- * u·(size + 2)·size·scale, and so are the weights; a GPU rounds what it has turned; sums over a row or a column
- * follow. Tensor cores take weights, gradients of scores and y rounded. */
+ * u·(size + 2)·size·scale, and so are the weights; sums over a row or a column follow. Tensor cores take weights,
+ * gradients of scores and y rounded. */
 static double relative_bound(const heads *h)
 {
     const int64_t terms = h->context * h->n_heads / h->n_kv_heads;

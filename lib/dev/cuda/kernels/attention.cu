@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(threads)
 
 /* ---- norms and turns of queries and keys ---- */
 
-/* Each row of a head is changed once, in memory: a tile of keys is loaded for each tile of queries anew, on tensor cores
+/* Each row of a head is changed once, in memory: a tile of keys is loaded anew for each tile of queries, on tensor cores
  * by asynchronous copies, which cannot change it. */
 
 /* Heads of queries or of keys: columns of a matrix of qkv from `col` on. */
