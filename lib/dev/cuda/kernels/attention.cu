@@ -286,8 +286,8 @@ __global__ void __launch_bounds__(threads)
 
 /* ---- norms and turns of queries and keys ---- */
 
-/* Each row of a head is changed once, in memory: a tile of keys is loaded anew for each tile of queries, on tensor cores
- * by asynchronous copies, which cannot change it. */
+/* Each row of a head is changed once, in memory: a tile of keys is loaded anew for each tile of queries, and on tensor
+ * cores by asynchronous copies, which cannot change it. */
 
 /* Heads of queries or of keys: columns of a matrix of qkv from `col` on. */
 template <typename R> struct turned_heads {
