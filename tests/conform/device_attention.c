@@ -369,7 +369,7 @@ static ref loss_of(attention *a)
     return sum;
 }
 
-static void compare_array(attention *a, array *values, const array *gradients, const char *what)
+static void compare_array(attention *a, array *values, const array *computed, const char *what)
 {
     const ref h = 1e-5L;
     for (int64_t i = 0; i < values->n; i++) {
@@ -379,7 +379,7 @@ static void compare_array(attention *a, array *values, const array *gradients, c
         set(values, i, x - (double)h);
         const ref slope = (above - loss_of(a)) / (2 * h);
         set(values, i, x);
-        check_near(gradients, i, slope, 1e-7L, what);
+        check_near(computed, i, slope, 1e-7L, what);
     }
 }
 

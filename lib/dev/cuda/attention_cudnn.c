@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/operands.h"
 #include "core/size.h"
 #include "dev/cuda/cuda.h"
 #include "dev/cuda/cudnn.h"
