@@ -20,6 +20,7 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
     char name[64];
     qdri_node_desc named = *desc;
     if (desc->kind == QDRI_NODE_NORM && s->epsilon != 0) named.u.norm.epsilon = s->epsilon;
+    if (desc->kind == QDRI_NODE_ATTENTION && s->epsilon != 0) named.u.attention.epsilon = s->epsilon;
     if (layer >= 0 && layer < s->n_layers) {
         snprintf(name, sizeof name, "block%" PRId64 ".%s", layer, desc->name);
         named.name = name; /* which is copied */

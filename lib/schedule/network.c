@@ -89,6 +89,9 @@ static qdr_status add_attention(walk *w, qdr_edge qkv, qdr_edge *out)
                                .context = w->part->context,
                                .scale = n->attention_scale,
                                .cap = n->attention_cap,
+                               .head_norm = n->head_norm == QDR_HEAD_NORM_EACH,
+                               .one_plus = n->norm_one_plus,
+                               .epsilon = n->norm_epsilon,
                                .window = w->part->leaves_out_windows ? 0 : qdri_layer_window(n, w->layer)};
     if (rotary) {
         desc.rotary_columns = qdri_rotary_columns(n, rotary);
@@ -206,6 +209,5 @@ qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void
 const char *qdri_network_lacks(const qdr_network *network)
 {
     qdr_activation_function function;
-    if (network->head_norm == QDR_HEAD_NORM_EACH) return "norms of each head";
     return qdri_activation_named(network->activation, &function) ? NULL : network->activation;
 }

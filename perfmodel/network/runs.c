@@ -17,9 +17,6 @@ static int refuse(qdr_obstacle *obstacle, const char *what, const char *why)
 static int network_runs(const qdr_network *network, qdr_obstacle *obstacle)
 {
     qdr_activation_function function;
-    if (network->head_norm == QDR_HEAD_NORM_EACH)
-        return refuse(obstacle, "norms of heads",
-                      "the network norms each head of queries and keys, which this runtime does not; use another");
     if (!qdri_activation_named(network->activation, &function)) {
         refuse(obstacle, "activation", "");
         snprintf(

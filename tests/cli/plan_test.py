@@ -350,12 +350,9 @@ class RunsHere(Case):
     def test_networks(self):
         llama = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
                  "intermediate_size": 128, "vocab_size": 500, "max_position_embeddings": 512}
-        qwen3 = {**llama, "model_type": "qwen3"}
-        for network, what, why in ((qwen3, "norms of heads", "norms each head"),):
-            self.network(**network)
-            self.assertTrue(all(row.endswith("  no: " + what) for row in self.rows(self.good("--recompute", "none"))))
-            self.assertIn(why, self.answer("--recompute", "none")["plans"][0]["runs_here_why"])
-            self.assert_plan_refused(["--runnable"], "--runnable: the network", why)
+        for kind in ("llama", "qwen3", "gemma3_text", "olmo2", "cohere2"):
+            self.network(**{**llama, "model_type": kind, "num_key_value_heads": 2})
+            self.good("--runnable")
         for activation in ("gelu_new", "gelu", "silu", "swish", "relu", "relu2"):
             self.network(**{**CONFIG, "activation_function": activation})
             self.good("--runnable")

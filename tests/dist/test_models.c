@@ -210,6 +210,7 @@ static const char *const cases[] = {"cohere2",
                                     "phi3-long",
                                     "qwen2",
                                     "qwen2-window",
+                                    "qwen3",
                                     "smollm3",
                                     "starcoder2"};
 

@@ -93,8 +93,6 @@ DIST_TEST(what_the_library_lacks_is_refused)
     qdr_network network = good;
     qdr_edge tokens, out;
     qdr_stack *stack = new_stack(grid, &tokens);
-    network.head_norm = QDR_HEAD_NORM_EACH;
-    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "norms of each head");
     network = good, strcpy(network.activation, "quick_gelu");
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "it has quick_gelu");
     network = good, network.kv_heads = 0;
