@@ -85,8 +85,7 @@ typedef struct qdri_rotation {
     X(ACTIVATION, activation)                                                                                          \
     X(RESIDUAL, residual)                                                                                              \
     X(CROSS_ENTROPY, loss)                                                                                             \
-    X(CALLER, caller)                                                                                                  \
-    X(STAND_IN, stand_in)
+    X(CALLER, caller)
 
 typedef enum qdri_node_kind {
 #define QDRI_NODE_KIND(kind, file) QDRI_NODE_##kind,
@@ -111,12 +110,6 @@ typedef struct qdri_key_heads {
     int64_t n_all, group; /* total number of key heads, and the number of query heads per key head */
 } qdri_key_heads;
 
-/* An operation that the library lacks, with what it costs for each element of its output, forward and backward. */
-typedef struct qdri_stand_in {
-    qdr_block out[QDR_MAX_BLOCKS]; /* columns of the output; all zero: as those of the input */
-    double flops[2], bytes[2]; /* bytes: in elements */
-} qdri_stand_in;
-
 typedef struct qdri_node {
     qdri_node_kind kind;
     const char *name;
@@ -138,7 +131,6 @@ typedef struct qdri_node {
     qdri_key_heads keys; /* attention */
     int rotation; /* attention: 1 + its number; 0: none */
     double flops[2], bytes[2]; /* of the caller's operation, forward and backward */
-    qdri_stand_in stand_in;
     qdri_layer layer;
 } qdri_node;
 
@@ -201,7 +193,6 @@ typedef struct qdri_node_desc {
         qdr_op_desc caller; /* its name and functions are not read */
         qdr_residual_desc residual; /* its own name is not read, nor that of the next */
         qdr_cross_entropy_desc loss;
-        qdri_stand_in stand_in;
     } u;
 } qdri_node_desc;
 

@@ -43,7 +43,7 @@ double qdri_rotary_frequency(const qdr_rotary *rotary, int64_t i, int64_t sequen
 enum { QDRI_NETWORK_NODES_OF_LAYER = 14, QDRI_NETWORK_NODES_OF_ENDS = 4 }; /* at most */
 
 /* Has the nodes added, from `in`, the tokens or, without ends, an activation of `hidden` columns over x. out: the
- * targets of the loss, or the output. What the library lacks is described by stand-ins. */
+ * targets of the loss, or the output. */
 QDR_NODISCARD qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn add, void *user, qdr_edge in,
                                           qdr_edge *out);
 

@@ -115,7 +115,7 @@ class Plans(shared.Case):
                        check=True, capture_output=True, timeout=60)
         _, talk = self.train_by_plan("--plan", path, "--local", "4")
         plan = json.loads(self.read(path))
-        self.assertEqual(plan["sizes"], shared.SIZES)
+        self.assertEqual(plan["sizes"], {**shared.SIZES, "norm_epsilon": 1e-05})
         self.assertIn("grid " + "x".join(map(str, plan["grid"])), talk)
         self.assertRegex(talk, r"made for gpt2 on laptop: \S+ s per step predicted")
         done = shared.run("transformer_layer", "--plan", path, "--local", "4", "--iterations", "1", "--json")
