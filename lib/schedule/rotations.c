@@ -53,10 +53,11 @@ void qdri_rotation_fill(const qdri_rotation *rotation, qdr_dtype sum_type, void 
 {
     const int64_t n = rotation->n_pairs;
     for (int64_t i = 0; i < rotation->context * n; i++) {
-        const double angle = (double)(i / n) * rotation->frequencies[i % n];
+        const int64_t row = i / n, pair = i % n;
+        const double angle = (double)row * rotation->frequencies[pair];
         const double both[] = {rotation->magnitude * cos(angle), rotation->magnitude * sin(angle)};
         for (int j = 0; j < 2; j++) {
-            const int64_t at = (2 * (i / n) + j) * n + i % n;
+            const int64_t at = (2 * row + j) * n + pair;
             if (sum_type == QDR_F64)
                 ((double *)table)[at] = both[j];
             else
