@@ -225,8 +225,7 @@ typedef struct qdr_attention_desc {
     double scale; /**< of scores; 0: 1/sqrt(head_size) */
     double cap; /**< scores become cap·tanh(score/cap); 0: they do not */
     int64_t window; /**< a row sees itself and the window - 1 rows before it; 0: all rows before it */
-    int64_t rotary_columns; /**< of each head of q and k, from its first, that are turned by rotary positions: an even
-                               number; 0: none */
+    int64_t rotary_columns; /**< of each head of q and k, from its first, that are turned; even; 0: none */
     int interleaved; /**< 1: pairs are columns 2i and 2i + 1; 0: columns i and i + rotary_columns/2 */
     const double *frequencies; /**< rotary_columns/2 of them, copied: in row p of a sequence pair i is turned by
                                   p·frequencies[i] (network.h has them for a network) */
@@ -235,8 +234,7 @@ typedef struct qdr_attention_desc {
                       epsilon) · gamma, with parameters q_gamma and k_gamma of head_size, which begin as 1 */
     int one_plus; /**< 1: heads are multiplied by 1 + gamma, which begins as 0 */
     double epsilon; /**< of these norms; 0: 1e-5 */
-    int sinks; /**< 1: a further score without a value in the softmax of each row, the parameter sinks of the query
-                  heads, which begins as 0; not with head_norm */
+    int sinks; /**< 1: a further score, without a value: a parameter of each query head; not with head_norm */
 } qdr_attention_desc;
 /** Causal attention: each row is the mean of the values that it sees, weighted by the softmax of its scores
  * scale·(query · key). `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
@@ -247,9 +245,8 @@ typedef struct qdr_attention_desc {
  * output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
  *                         rows in units that are not whole contexts; the stack is unchanged
- *  @retval QDR_ERR_ARGUMENT  a scale, cap, window, magnitude or epsilon that is negative, infinite or NaN; rotary
- *                            columns that are odd or more than head_size; frequencies that are NULL, infinite or NaN;
- *                            both head_norm and sinks; the same */
+ *  @retval QDR_ERR_ARGUMENT  a number that is negative, infinite or NaN; rotary columns that are odd or more than
+ *                            head_size; frequencies that are NULL, infinite or NaN; head_norm and sinks; the same */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_attention(qdr_stack *stack, const qdr_attention_desc *desc, qdr_edge in,
                                                          qdr_edge *out);
 /** Functions of one element. */
@@ -342,7 +339,6 @@ typedef struct qdr_op_desc {
 } qdr_op_desc;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out);
 
-/** How a network (network.h) is added to a stack. */
 typedef struct qdr_network_desc {
     size_t size; /**< QDR_INIT(qdr_network_desc) */
     int64_t context; /**< tokens of a sequence; divides row_unit */
@@ -350,15 +346,13 @@ typedef struct qdr_network_desc {
     qdr_layout layout; /**< of all edges */
     double epsilon; /**< of norms; 0: the network's */
     int only_layers; /**< 1: without embedding, last norm, head and loss */
-    int stand_ins; /**< 1: what the library lacks is replaced, in networks whose time and memory matter, not their
-                      values: an activation by QDR_GELU_TANH */
+    int stand_ins; /**< 1: an activation that the library lacks is QDR_GELU_TANH, where only time matters */
 } qdr_network_desc;
 /** Adds the nodes of a network, as a plan (plan.h) describes them: from an edge of tokens to the targets of the loss,
  * or with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named
  * "embedding", "norm", "head", "loss", and of layer i from 0 on "blockI." with norm1, qkv, qk_norm, attention, proj,
  * after1, residual1, norm2, fc, gelu (of other functions act, or, gated, gate), fc2, after2, residual2, as far as the
- * network has them (after1, after2: norms of what is added to the stream). A gated fc has the gate first,
- * then what it gates.
+ * network has them (after1, after2: norms of what is added). A gated fc has the gate first, then what it gates.
  *  @retval QDR_ERR_ARGUMENT     NULL, no size, n_layers < 0
  *  @retval QDR_ERR_UNSUPPORTED  the library lacks something, and stand_ins is 0: the sentence names it
  *  @retval QDR_ERR_SHAPE, QDR_ERR_MEMORY  as the functions above; nodes that were added before remain */

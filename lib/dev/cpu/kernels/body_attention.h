@@ -104,7 +104,8 @@ static void head_forward(const head *h)
 }
 
 /* Turns n scores s into probabilities, and ds (the gradient of the probabilities) into that of the scores before
- * scaling; returns the mean of ds. Not inlined: GCC would make a copy for scores without a cap, and not vectorise it. */
+ * scaling; returns the mean of ds. Not inlined: GCC would make a copy for scores without a cap, and not vectorise
+ * it. */
 static __attribute__((noinline)) real softmax_backward_row(real *s, real *ds, real log_sum, real scale, int64_t n)
 {
     real dot = 0;
