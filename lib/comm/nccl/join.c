@@ -16,8 +16,14 @@ enum { CLOSE_SECS = 30 };
 /* Communicators of a rank that may run collectives at the same time: those of a grid (for bulk data, each on its own
  * stream; for statistics, on any stream of the caller's), and that of the world for redistributions. The CTAs of all
  * fit on the GPU with some SMs to spare, so that no collective waits for an SM that is held by another one which waits
- * for it. USUAL_PARTS: of a grid without levels; those of one with levels share the same SMs. */
-enum { USUAL_PARTS = 11, TOGETHER = USUAL_PARTS + 1, SMS_SPARED = 4, DEFAULT_MOST_CTAS = 16, MOST_CTAS = 64 };
+ * for it. USUAL_PARTS: of a grid without levels (near, far, copies); those of one with levels share the same SMs. */
+enum {
+    USUAL_PARTS = QDR_N_CHANNELS - 3,
+    TOGETHER = USUAL_PARTS + 1,
+    SMS_SPARED = 4,
+    DEFAULT_MOST_CTAS = 16,
+    MOST_CTAS = 64
+};
 enum { LEAST_VERSION = 22600 }; /* the first that keeps the order of launches */
 
 static int had_nccl; /* the program had loaded NCCL before the plugin */
