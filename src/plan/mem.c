@@ -232,10 +232,10 @@ const command command_mem = {
     .summary = "print a model's parameter counts and break down the memory of one rank",
     .usage = "quadrille mem MODEL [OPTION]...",
     .text = "Prints the memory that one rank needs to train the model: parameters, gradients, optimizer state,\n"
-            "activations, gathered weights, workspace. MODEL is a name (see quadrille list models), a Hugging\n"
-            "Face config.json, or - for standard input. Without options: one rank, one sequence of the model's\n"
-            "context, no particular machine (fused attention, no memory reserved for drivers and libraries).\n"
-            "Starts no ranks and no MPI.",
+            "what codecs with feedback keep, activations, gathered weights, workspace and reserve. MODEL is a\n"
+            "name (see quadrille list models), a Hugging Face config.json, or - for standard input. Without\n"
+            "options: one rank, one sequence of the model's context, no particular machine (fused attention,\n"
+            "no memory reserved for drivers and libraries). Starts no ranks and no MPI.",
     .options = specs,
     .examples = "  quadrille mem gpt2\n"
                 "  quadrille mem llama-2-70b --grid 1x8x8x1 --batch 64 --recompute full --json\n"
