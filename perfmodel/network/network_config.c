@@ -316,7 +316,7 @@ static qdr_status read_factors(const qdri_json_node *root, qdr_network *net)
 static qdr_status read_choices(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
     int *const biases[] = {&net->qkv_bias, &net->out_bias, &net->mlp_bias};
-    const double epsilon = type->epsilon ? type->epsilon : net->norm == QDR_NORM_RMS ? 1e-6 : 1e-5;
+    const double epsilon = type->epsilon > 0 ? type->epsilon : net->norm == QDR_NORM_RMS ? 1e-6 : 1e-5;
     const qdri_json_node node = qdri_json_get(root, type->epsilon_key ? type->epsilon_key : "rms_norm_eps");
     for (int i = 0; i < 3; i++)
         if (type->bias_keys[i]) QDR_TRY(read_flag(root, type->bias_keys[i], *biases[i], biases[i]));

@@ -60,8 +60,9 @@ static qdr_status read_yarn(const qdri_json_node *scaling, double *magnitude, in
     QDR_TRY(qdri_json_number_or(qdri_json_get(scaling, "mscale_all_dim"), 0, INFINITY, 0, &mscale_all));
     QDR_TRY(qdri_json_flag_or(qdri_json_get(scaling, "truncate"), 1, &truncates));
     rotary->exact_bounds = !truncates && !is_nested; /* the class looks for this key outside */
-    const double both = mscale && mscale_all ? yarn_magnitude(rotary->factor, mscale_all) : 1;
-    *magnitude = yarn_magnitude(rotary->factor, mscale && mscale_all ? mscale : 1) / both;
+    const int has_both = mscale > 0 && mscale_all > 0;
+    const double both = has_both ? yarn_magnitude(rotary->factor, mscale_all) : 1;
+    *magnitude = yarn_magnitude(rotary->factor, has_both ? mscale : 1) / both;
     return QDR_OK;
 }
 
@@ -105,7 +106,7 @@ static qdr_status read_columns(const qdri_json_node *root, const qdri_json_node 
     const char *key = type->share_key ? type->share_key : "partial_rotary_factor";
     const qdri_json_node node = qdri_json_has(own) ? own : qdri_json_get(root, key);
     double share;
-    QDR_TRY(qdri_json_number_or(node, 0, 1, type->share ? type->share : 1, &share));
+    QDR_TRY(qdri_json_number_or(node, 0, 1, type->share > 0 ? type->share : 1, &share));
     if (!type->share_key && share < 1)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is %g, but networks of type %s turn all columns of a head",
                         qdri_json_where(node).text, share, net->architecture);
@@ -192,7 +193,7 @@ qdr_status qdri_read_rotary(const qdri_json_node *root, const qdri_type *type, q
     const qdri_json_node one = parameters_of(root), inner = qdri_json_get(&both, "full_attention"),
                          local = qdri_json_get(&both, "sliding_attention");
     const int has_sets = qdri_json_has(inner) || qdri_json_has(local), is_nested = type->local_theta > 0;
-    const double usual = type->theta ? type->theta : 1e4;
+    const double usual = type->theta > 0 ? type->theta : 1e4;
     qdri_json_node object;
     double theta, local_theta = type->local_theta;
     if (net->positions) return QDR_OK;

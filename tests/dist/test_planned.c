@@ -222,18 +222,18 @@ static transformer_desc random_desc(uint64_t *seed, int64_t cells)
 /* Everything in which networks differ. */
 static qdr_network random_network(uint64_t *seed, int64_t sequence)
 {
-    const int64_t kv_heads = 1 + dist_below(seed, 5);
+    const int64_t kv_heads = 1 + dist_below(seed, 5), positions = dist_below(seed, 2) ? sequence : 0;
     return (qdr_network){QDR_INIT(qdr_network),
                          .name = "random",
                          .layers = 6,
                          .hidden = 1 + dist_below(seed, 60),
                          .heads = kv_heads * (1 + dist_below(seed, 4)),
                          .kv_heads = kv_heads,
-                         .head_size = 1 + dist_below(seed, 12),
+                         .head_size = positions ? 1 + dist_below(seed, 12) : 2 * (1 + dist_below(seed, 6)),
                          .ffn = 1 + dist_below(seed, 90),
                          .vocab = 3 + dist_below(seed, 90),
                          .context = sequence,
-                         .positions = dist_below(seed, 2) ? sequence : 0,
+                         .positions = positions,
                          .gated = (int)dist_below(seed, 2),
                          .qkv_bias = (int)dist_below(seed, 2),
                          .out_bias = (int)dist_below(seed, 2),
