@@ -504,7 +504,7 @@ void serial_head_norm_backward(const attention_shape *a, array qkv, array d_qkv,
 }
 
 /* tanh'(u), without the cancellation of 1 - tanh². */
-static double bend(double u)
+static double tanh_slope(double u)
 {
     const double e = exp(-2 * fabs(u));
     return 4 * e / sq(1 + e);
@@ -515,10 +515,10 @@ static void shape_logits(int n, const double *logits, const double *e_logits, do
                          double *e)
 {
     for (int j = 0; j < n; j++) {
-        const double u = cap > 0 ? factor * logits[j] / cap : 0, th = tanh(u), slope = factor * bend(u);
+        const double u = cap > 0 ? factor * logits[j] / cap : 0, th = tanh(u), slope = factor * tanh_slope(u);
         l[j] = cap > 0 ? cap * th : factor * logits[j];
         e[j] = sq(slope) * e_logits[j] + roundings(factor == 1 ? 0 : 1, l[j]);
-        if (cap > 0) e[j] += sq(cap * FUNCTION) + roundings(4, cap * u * bend(u));
+        if (cap > 0) e[j] += sq(cap * FUNCTION) + roundings(4, cap * u * tanh_slope(u));
     }
 }
 
@@ -532,7 +532,7 @@ double serial_cross_entropy(int n, const double *logits, const double *e_logits,
     for (int j = 0; j < n; j++) {
         d[j] = target < 0 ? 0 : (d[j] - (j == target)) / valid;
         ed[j] = target < 0 ? 0 : ed[j] / sq(valid) + roundings(3, d[j]);
-        const double u = cap > 0 ? factor * logits[j] / cap : 0, slope = factor * bend(u);
+        const double u = cap > 0 ? factor * logits[j] / cap : 0, slope = factor * tanh_slope(u);
         const double curve = cap > 0 ? 2 * tanh(u) * slope * factor / cap : 0;
         const double e_slope = sq(curve) * e_logits[j] +
                                (cap > 0 ? sq(slope * 2 * FUNCTION) + roundings(4, 2 * u * slope) : 0);
