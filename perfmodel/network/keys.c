@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/sized.h"
@@ -89,6 +90,16 @@ static const char *word_of(const qdr_network *network, const qdri_network_key *k
     return word >= 0 && word < key->n_words ? key->words[word] : "unknown";
 }
 
+/* With no more digits than it needs. */
+static void show_real(double value, char text[VALUE_BYTES])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, VALUE_BYTES, "%.*g", digits, value);
+        const double read = strtod(text, NULL);
+        if (read >= value && read <= value) return;
+    }
+}
+
 /* One value, without quotes. */
 static void show(const qdr_network *network, const qdri_network_key *key, char text[VALUE_BYTES])
 {
@@ -99,15 +110,19 @@ static void show(const qdr_network *network, const qdri_network_key *key, char t
     case QDRI_NETWORK_NUMBER: snprintf(text, VALUE_BYTES, "%d", *(const int *)at); break;
     case QDRI_NETWORK_SWITCH: snprintf(text, VALUE_BYTES, "%s", *(const int *)at ? "true" : "false"); break;
     case QDRI_NETWORK_WORD: snprintf(text, VALUE_BYTES, "%s", word_of(network, key)); break;
-    case QDRI_NETWORK_REAL: snprintf(text, VALUE_BYTES, "%.17g", *(const double *)at); break;
+    case QDRI_NETWORK_REAL: show_real(*(const double *)at, text); break;
     default: snprintf(text, VALUE_BYTES, "others"); break;
     }
 }
 
 static void put_factors(FILE *file, const double *factors)
 {
-    for (int i = 0; i < n_factors(factors); i++) fprintf(file, "%s%.17g", i ? ", " : "[", factors[i]);
-    fputc(']', file);
+    char text[VALUE_BYTES];
+    for (int i = 0; i < n_factors(factors); i++) {
+        show_real(factors[i], text);
+        fprintf(file, "%s%s", i ? ", " : "[", text);
+    }
+    fputs(n_factors(factors) ? "]" : "[]", file);
 }
 
 static void put_layers(FILE *file, const qdr_network *network)
