@@ -157,7 +157,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     node->work_bytes = work_bytes;
     node->needs_all_rows = keys.gathered;
     node->overwrites_only = node->makes_scores = 1;
-    QDR_TRY(add_parameters(net, own, edge, node));
+    QDR_TRY(add_parameters(net, own, &net->edges[in], node)); /* the edges may have moved */
     if (own->rotary_columns > 0) QDR_TRY(qdri_rotation_add(net, own, &node->rotation));
     qdri_node_connect(net, node, 1, &in, *out);
     return QDR_OK;
