@@ -151,7 +151,8 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     qdr_edge tokens, targets;
     int n_bad = 0;
     at = r;
-    DIST_OK(qdr_context_create_local(world, rank, NULL, &ctx));
+    const qdr_context_opts one_thread = {QDR_INIT(qdr_context_opts), .n_threads = 1};
+    DIST_OK(qdr_context_create_local(world, rank, &one_thread, &ctx));
     const qdr_grid_opts shape = {QDR_INIT(qdr_grid_opts), .x = r->size[0], .y = r->size[1], .z = r->size[2],
                                  .d = r->size[3]};
     DIST_OK(qdr_grid_create(ctx, &shape, &grid));
