@@ -10,7 +10,6 @@
 
 typedef struct sink {
     qdr_stack *stack;
-    double epsilon;
     int64_t n_layers;
 } sink;
 
@@ -19,8 +18,6 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
     const sink *s = user;
     char name[64];
     qdri_node_desc named = *desc;
-    if (desc->kind == QDRI_NODE_NORM && s->epsilon != 0) named.u.norm.epsilon = s->epsilon;
-    if (desc->kind == QDRI_NODE_ATTENTION && s->epsilon != 0) named.u.attention.epsilon = s->epsilon;
     if (layer >= 0 && layer < s->n_layers) {
         snprintf(name, sizeof name, "block%" PRId64 ".%s", layer, desc->name);
         named.name = name; /* which is copied */
@@ -57,6 +54,7 @@ qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network, c
     QDR_TRY(QDRI_TAKE(qdr_network, network, &own));
     QDR_TRY(QDRI_TAKE(qdr_network_desc, desc, &how));
     QDR_TRY(check(&own, &how));
+    if (how.epsilon != 0) own.norm_epsilon = how.epsilon;
     const qdri_network_part part = {.network = &own,
                                     .context = how.context,
                                     .layout = how.layout,
@@ -64,7 +62,7 @@ qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network, c
                                     .has_ends = !how.only_layers,
                                     .n_ranks_y = stack->net.position.size[QDR_Y],
                                     .first_node = stack->net.n_nodes};
-    sink s = {stack, how.epsilon, part.n_layers};
+    sink s = {stack, part.n_layers};
     return qdri_network_add(&part, add_node, &s, in, out);
 }
 

@@ -70,11 +70,9 @@ static qdr_status add_residual(const walk *w, const char *name, qdr_edge a, qdr_
 static qdr_status find_frequencies(walk *w, const qdr_rotary *rotary, int64_t n_pairs, const double **frequencies)
 {
     double **set = &w->frequencies[rotary == &w->network->local_rotary];
-    qdr_rotary whole = *rotary;
+    const qdr_rotary whole = qdri_rotary_whole(w->network, rotary);
     *frequencies = *set;
     if (*set) return QDR_OK;
-    if (whole.columns == 0) whole.columns = w->network->head_size;
-    if (whole.theta == 0) whole.theta = QDRI_ROTARY_THETA;
     QDR_TRY(QDRI_NEW(n_pairs, "rotary positions", set));
     for (int64_t i = 0; i < n_pairs; i++) (*set)[i] = qdri_rotary_frequency(&whole, i, w->part->context);
     *frequencies = *set;

@@ -30,14 +30,17 @@ int qdri_activation_named(const char *name, qdr_activation_function *function);
 /* What a network is made of that the library lacks, such as "rotary positions"; NULL: nothing. */
 const char *qdri_network_lacks(const qdr_network *network);
 
-#define QDRI_ROTARY_THETA 1e4 /* if none is given */
 /* NULL: the layer, which there is, has no rotary positions. */
 const qdr_rotary *qdri_layer_rotary(const qdr_network *network, int64_t layer);
 /* 0: none. */
 int64_t qdri_layer_window(const qdr_network *network, int64_t layer);
 /* Of each head, an even number. */
 int64_t qdri_rotary_columns(const qdr_network *network, const qdr_rotary *rotary);
-/* By how much a position turns pair i, in sequences of so many tokens; columns and theta are set. */
+/* The same set with what its zeros stand for. */
+qdr_rotary qdri_rotary_whole(const qdr_network *network, const qdr_rotary *rotary);
+/* Which of rotary and local_rotary any layer has. */
+void qdri_network_rotaries(const qdr_network *network, int has[2]);
+/* By how much a position turns pair i, in sequences of so many tokens; the set is whole. */
 double qdri_rotary_frequency(const qdr_rotary *rotary, int64_t i, int64_t sequence);
 
 enum { QDRI_NETWORK_NODES_OF_LAYER = 14, QDRI_NETWORK_NODES_OF_ENDS = 4 }; /* at most */

@@ -34,6 +34,22 @@ int64_t qdri_rotary_columns(const qdr_network *net, const qdr_rotary *rotary)
     return rotary->columns ? (rotary->columns + 1) / 2 * 2 : net->head_size;
 }
 
+qdr_rotary qdri_rotary_whole(const qdr_network *net, const qdr_rotary *rotary)
+{
+    qdr_rotary whole = *rotary;
+    if (whole.columns == 0) whole.columns = net->head_size;
+    if (whole.theta == 0) whole.theta = 1e4;
+    if (whole.magnitude == 0) whole.magnitude = 1;
+    return whole;
+}
+
+void qdri_network_rotaries(const qdr_network *net, int has[2])
+{
+    has[0] = has[1] = 0;
+    for (int64_t i = 0; !net->positions && i < net->layers && i < QDR_NETWORK_MOST_LAYERS && !(has[0] && has[1]); i++)
+        if (!(net->layer_kinds[i] & QDR_LAYER_UNROTATED)) has[(net->layer_kinds[i] & QDR_LAYER_LOCAL) != 0] = 1;
+}
+
 static qdr_status check_layer(const qdr_network *net, int64_t layer)
 {
     if (layer >= 0 && layer < net->layers) return QDR_OK;
@@ -116,10 +132,8 @@ qdr_status qdr_network_rotary(const qdr_network *given, int64_t layer, int64_t s
                         "network: frequencies of layer %" PRId64 " of %.63s for %" PRId64 " tokens; the layer needs "
                         "rotary positions, the sequence a token, and the results places",
                         layer, net.name, sequence);
-    qdr_rotary r = *rotary;
-    if (r.columns == 0) r.columns = net.head_size;
-    if (r.theta == 0) r.theta = QDRI_ROTARY_THETA;
+    const qdr_rotary r = qdri_rotary_whole(&net, rotary);
     for (int64_t i = 0; i < (r.columns + 1) / 2; i++) frequencies[i] = qdri_rotary_frequency(&r, i, sequence);
-    *magnitude = r.magnitude > 0 ? r.magnitude : 1;
+    *magnitude = r.magnitude;
     return QDR_OK;
 }

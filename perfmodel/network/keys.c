@@ -237,9 +237,7 @@ static void fill_in(qdr_network *n)
         if (*factors[i] == 0) *factors[i] = 1;
     for (int i = 0; i < 2; i++) {
         if (n->positions) *sets[i] = (qdr_rotary){.kind = QDR_ROTARY_DEFAULT};
-        if (sets[i]->theta == 0) sets[i]->theta = QDRI_ROTARY_THETA;
-        if (sets[i]->columns == 0) sets[i]->columns = n->head_size;
-        if (sets[i]->magnitude == 0) sets[i]->magnitude = 1;
+        *sets[i] = qdri_rotary_whole(n, sets[i]);
     }
 }
 

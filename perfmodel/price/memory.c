@@ -59,12 +59,9 @@ static double layer_saved(const qdri_pricing *p, const qdr_network *network, int
 static double rotation_bytes(const qdri_pricing *p, const qdr_network *network)
 {
     const qdr_rotary *sets[] = {&network->rotary, &network->local_rotary};
-    int uses[2] = {0, 0};
+    int uses[2];
     double bytes = 0;
-    for (int64_t i = 0; i < network->layers && i < QDR_NETWORK_MOST_LAYERS; i++) {
-        const qdr_rotary *rotary = qdri_layer_rotary(network, i);
-        if (rotary) uses[rotary == sets[1]] = 1;
-    }
+    qdri_network_rotaries(network, uses);
     for (int i = 0; i < 2; i++)
         bytes += uses[i] * p->sizes.context * (double)qdri_rotary_columns(network, sets[i]) *
                  fmax(4, p->sizes.elem_bytes);
