@@ -10,6 +10,7 @@ import math
 import os
 import random
 import re
+import statistics
 import subprocess
 import xml.etree.ElementTree
 
@@ -92,7 +93,9 @@ class Logs(Case):
         passed = [after["secs"] - before["secs"] for before, after in zip(lines, lines[1:])]
         for line, most in zip(lines[1:], passed):  # whole numbers, rounded down
             self.assertLess(BATCH * CONTEXT / (line["tokens_per_s"] + 1), most)
-        self.assertGreater(sum(BATCH * CONTEXT / line["tokens_per_s"] for line in lines[1:]), 0.5 * sum(passed))
+        # The median: one pause of a busy machine between two lines may be longer than all steps together.
+        parts = [BATCH * CONTEXT / line["tokens_per_s"] / most for line, most in zip(lines[1:], passed)]
+        self.assertGreater(statistics.median(parts), 0.5)
 
     def test_speed_of_a_continued_run(self):
         """Its own steps and their time count alone: in the lines of steps, in the report, and in the picture."""
