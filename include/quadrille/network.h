@@ -151,6 +151,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_load(const char *name_or_path, qdr_
 /** The same for a text of `bytes` bytes. `name` is what error sentences call it, and becomes the network's name. */
 QDR_API QDR_NODISCARD qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name,
                                                    qdr_network *network);
+/** All members as a JSON object in one line, which qdr_network_load() and qdr_network_parse() read, too. Returns the
+ * length of the text, without its terminating null, or 0 if there is no memory for it; writes at most `capacity` bytes,
+ * always null-terminated. */
+QDR_API size_t qdr_network_text(const qdr_network *network, char *text, size_t capacity);
 /** Where two networks are not the same. */
 typedef struct qdr_network_difference {
     size_t size; /**< QDR_INIT(qdr_network_difference) */
@@ -186,6 +190,22 @@ typedef struct qdr_network_counts {
  *  @retval QDR_ERR_ARGUMENT  NULL or no size
  *  @retval QDR_ERR_SHAPE     a size out of its range, or too many parameters for 63 bits */
 QDR_API QDR_NODISCARD qdr_status qdr_network_params(const qdr_network *network, qdr_network_counts *counts);
+
+/** A parameter as qdr_stack_add_network() has it, for networks with their ends. */
+typedef struct qdr_network_parameter {
+    size_t size; /**< of the library's struct */
+    const char *name; /**< "block0.qkv.weight"; valid during the call */
+    int is_vector; /**< 1: [n_cols]; n_rows is 1 */
+    int64_t n_rows, n_cols;
+} qdr_network_parameter;
+typedef void (*qdr_network_parameter_fn)(const qdr_network_parameter *parameter, void *user);
+/** Calls `each` with all parameters, in the order of the stack. embedding.positions has `positions` rows.
+ *  @retval QDR_ERR_ARGUMENT     NULL or no size
+ *  @retval QDR_ERR_SHAPE        as qdr_network_params()
+ *  @retval QDR_ERR_UNSUPPORTED  an activation that the library lacks
+ *  @retval QDR_ERR_MEMORY       out of memory; `each` may have been called for some */
+QDR_API QDR_NODISCARD qdr_status qdr_network_parameters(const qdr_network *network, qdr_network_parameter_fn each,
+                                                        void *user);
 
 /** Flops of the matrix products of one token's forward pass, where a multiply-add counts as 2; backward takes twice
  * that. Not counted: norms, softmax, activations, embeddings.

@@ -16,12 +16,10 @@ typedef struct sink {
 static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer, qdr_edge *edge)
 {
     const sink *s = user;
-    char name[64];
+    char name[QDRI_NETWORK_NAME_BYTES];
     qdri_node_desc named = *desc;
-    if (layer >= 0 && layer < s->n_layers) {
-        snprintf(name, sizeof name, "block%" PRId64 ".%s", layer, desc->name);
-        named.name = name; /* which is copied */
-    }
+    qdri_network_node_name(desc, layer, s->n_layers, name);
+    named.name = name; /* which is copied */
     return qdri_stack_add_node(s->stack, &named, edge);
 }
 

@@ -3,6 +3,8 @@
  * layer wrote, and writes what the next normal layer reads, so nothing is moved between layers. */
 #include "schedule/network.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,15 @@ int qdri_activation_named(const char *name, qdr_activation_function *function)
     }
     if (!*name) *function = QDR_GELU_TANH;
     return !*name;
+}
+
+void qdri_network_node_name(const qdri_node_desc *desc, int64_t layer, int64_t n_layers,
+                            char name[QDRI_NETWORK_NAME_BYTES])
+{
+    if (layer >= 0 && layer < n_layers)
+        snprintf(name, QDRI_NETWORK_NAME_BYTES, "block%" PRId64 ".%s", layer, desc->name);
+    else
+        snprintf(name, QDRI_NETWORK_NAME_BYTES, "%s", desc->name);
 }
 
 typedef struct walk {

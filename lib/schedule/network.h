@@ -21,6 +21,11 @@ typedef struct qdri_network_part {
  * them */
 typedef qdr_status (*qdri_node_fn)(void *user, const qdri_node_desc *desc, int64_t layer, qdr_edge *edge);
 
+enum { QDRI_NETWORK_NAME_BYTES = 64 };
+/* The node's name in a whole network: "block0.fc" in a layer, else its own. */
+void qdri_network_node_name(const qdri_node_desc *desc, int64_t layer, int64_t n_layers,
+                            char name[QDRI_NETWORK_NAME_BYTES]);
+
 /* Names of activations in transformers that the library computes. */
 enum { QDRI_N_ACTIVATION_NAMES = 11 };
 extern const char *const qdri_activation_names[QDRI_N_ACTIVATION_NAMES];

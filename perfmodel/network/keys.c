@@ -133,7 +133,8 @@ static void put_layers(FILE *file, const qdr_network *network)
     fputc('"', file);
 }
 
-int qdri_network_has(const qdr_network *network, const qdri_network_key *key)
+/* 1: the member is not zero. */
+static int has(const qdr_network *network, const qdri_network_key *key)
 {
     const unsigned char *at = member(network, key);
     for (size_t i = 0; i < key->bytes; i++)
@@ -141,7 +142,7 @@ int qdri_network_has(const qdr_network *network, const qdri_network_key *key)
     return 0;
 }
 
-void qdri_network_put(FILE *file, const qdr_network *network, const qdri_network_key *key)
+static void put(FILE *file, const qdr_network *network, const qdri_network_key *key)
 {
     char text[VALUE_BYTES], printable[VALUE_BYTES];
     const int is_text = key->kind == QDRI_NETWORK_TEXT || key->kind == QDRI_NETWORK_WORD;
@@ -157,6 +158,35 @@ void qdri_network_put(FILE *file, const qdr_network *network, const qdri_network
         else
             fputs(printable, file);
     }
+}
+
+void qdri_network_put(FILE *file, const qdr_network *network, const char *between, int is_first)
+{
+    for (int i = 0; i < qdri_n_network_keys; i++) {
+        const qdri_network_key *key = &qdri_network_keys[i];
+        if (i >= QDRI_N_FIRST_NETWORK_KEYS && !has(network, key)) continue;
+        fprintf(file, "%s%s\"%s\": ", i || !is_first ? "," : "", between, key->name);
+        put(file, network, key);
+    }
+}
+
+size_t qdr_network_text(const qdr_network *network, char *text, size_t capacity)
+{
+    qdr_network own;
+    char *whole = NULL;
+    size_t bytes = 0;
+    if (text && capacity) *text = '\0';
+    FILE *file = QDRI_TAKE(qdr_network, network, &own) == QDR_OK ? open_memstream(&whole, &bytes) : NULL;
+    if (!file) return 0;
+    fputs("{\"name\": ", file);
+    qdri_json_put_quoted(file, own.name);
+    qdri_network_put(file, &own, " ", 0);
+    fputs("}", file);
+    const int has_failed = ferror(file);
+    if (fclose(file) || has_failed) bytes = 0;
+    if (text && capacity) snprintf(text, capacity, "%s", bytes ? whole : "");
+    free(whole);
+    return bytes;
 }
 
 /* ---- reading ---- */
@@ -187,7 +217,7 @@ static qdr_status take_layers(qdri_json_node node, unsigned char *kinds_of_layer
     return QDR_OK;
 }
 
-qdr_status qdri_network_take(qdri_json_node node, const qdri_network_key *key, qdr_network *network)
+static qdr_status take(qdri_json_node node, const qdri_network_key *key, qdr_network *network)
 {
     void *at = member(network, key);
     const char *text;
@@ -210,6 +240,38 @@ qdr_status qdri_network_take(qdri_json_node node, const qdri_network_key *key, q
     }
 }
 
+/* Nothing in the file is passed over. */
+static qdr_status check_keys(const qdri_json_node *object, const char *other_key)
+{
+    for (const char *key = NULL; (key = qdri_json_next_key(object, key)) != NULL;) {
+        int is_known = other_key && strcmp(key, other_key) == 0;
+        for (int i = 0; i < qdri_n_network_keys; i++) is_known |= strcmp(key, qdri_network_keys[i].name) == 0;
+        if (!is_known)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none that networks have; leave it out, or write the file again",
+                            qdri_json_where(qdri_json_get(object, key)).text);
+    }
+    return QDR_OK;
+}
+
+qdr_status qdri_network_take(qdri_json_node node, const char *other_key, qdr_network *network)
+{
+    qdri_json_node object;
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
+    char why[QDRI_ERROR_BYTES];
+    QDR_TRY(qdri_json_object(node, &object));
+    for (int i = 0; i < qdri_n_network_keys; i++) {
+        const qdri_json_node value = qdri_json_get(&object, qdri_network_keys[i].name);
+        if (qdri_json_has(value))
+            QDR_TRY(take(value, &qdri_network_keys[i], network));
+        else if (i < QDRI_N_FIRST_NETWORK_KEYS)
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; write the file again", qdri_json_where(value).text);
+    }
+    QDR_TRY(check_keys(&object, other_key));
+    if (qdr_network_params(network, &counts) == QDR_OK) return QDR_OK;
+    snprintf(why, sizeof why, "%s", qdr_last_error());
+    return qdri_fail(QDR_ERR_ARGUMENT, __FILE__, __LINE__, "%s: %.400s", qdri_json_where(node).text, why);
+}
+
 /* ---- comparing ---- */
 
 /* Two names of one function; "" is none. */
@@ -222,6 +284,8 @@ static int are_synonyms(const char *one, const char *two)
 static int is_same(const qdr_network *a, const qdr_network *b, const qdri_network_key *key)
 {
     const void *one = member(a, key), *two = member(b, key);
+    if (key->kind == QDRI_NETWORK_REAL) /* -0 is 0 */
+        return !(*(const double *)one < *(const double *)two) && !(*(const double *)one > *(const double *)two);
     if (key->kind != QDRI_NETWORK_TEXT) return memcmp(one, two, key->bytes) == 0;
     return strcmp(one, two) == 0 || are_synonyms(one, two);
 }

@@ -32,10 +32,10 @@ typedef struct qdri_network_key {
 extern const qdri_network_key qdri_network_keys[];
 extern const int qdri_n_network_keys;
 enum { QDRI_N_FIRST_NETWORK_KEYS = 21 }; /* files have these always, the others if they are not zero */
-/* 1: the member is not zero. */
-int qdri_network_has(const qdr_network *network, const qdri_network_key *key);
-/* Writes a member as JSON has it, or reads it. */
-void qdri_network_put(FILE *file, const qdr_network *network, const qdri_network_key *key);
-QDR_NODISCARD qdr_status qdri_network_take(qdri_json_node node, const qdri_network_key *key, qdr_network *network);
+/* Writes the members as those of a JSON object, each after `between`; the first one follows another member if
+ * !is_first. */
+void qdri_network_put(FILE *file, const qdr_network *network, const char *between, int is_first);
+/* Reads them from an object, and checks that they are a network; other_key: what it may have, too, or NULL. */
+QDR_NODISCARD qdr_status qdri_network_take(qdri_json_node node, const char *other_key, qdr_network *network);
 
 #endif

@@ -5,6 +5,7 @@
 #include "core/sized.h"
 #include "core/status.h"
 #include "network/sizes.h"
+#include "schedule/network.h"
 
 static qdr_status check_words(const qdr_network *net)
 {
@@ -25,15 +26,27 @@ static qdr_status check_words(const qdr_network *net)
 
 static qdr_status check_numbers(const qdr_network *net)
 {
+    const qdr_rotary *r = &net->rotary, *l = &net->local_rotary;
     const struct {
         const char *what;
         double value;
-    } numbers[] = {{"norm_epsilon", net->norm_epsilon},         {"attention_scale", net->attention_scale},
-                   {"attention_cap", net->attention_cap},       {"logits_cap", net->logits_cap},
-                   {"embedding_factor", net->embedding_factor}, {"branch_factor", net->branch_factor},
-                   {"logits_factor", net->logits_factor},       {"rotary.theta", net->rotary.theta},
-                   {"rotary.factor", net->rotary.factor},       {"local_rotary.theta", net->local_rotary.theta},
-                   {"rotary.magnitude", net->rotary.magnitude}, {"local_rotary.factor", net->local_rotary.factor}};
+    } numbers[] = {{"norm_epsilon", net->norm_epsilon},
+                   {"attention_scale", net->attention_scale},
+                   {"attention_cap", net->attention_cap},
+                   {"logits_cap", net->logits_cap},
+                   {"embedding_factor", net->embedding_factor},
+                   {"branch_factor", net->branch_factor},
+                   {"logits_factor", net->logits_factor},
+                   {"rotary.theta", r->theta},
+                   {"rotary.factor", r->factor},
+                   {"rotary.magnitude", r->magnitude},
+                   {"rotary.low", r->low},
+                   {"rotary.high", r->high},
+                   {"local_rotary.theta", l->theta},
+                   {"local_rotary.factor", l->factor},
+                   {"local_rotary.magnitude", l->magnitude},
+                   {"local_rotary.low", l->low},
+                   {"local_rotary.high", l->high}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!(numbers[i].value >= 0 && numbers[i].value <= DBL_MAX))
             return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %.63s has %s %g; a finite number of at least 0 is needed",
@@ -77,6 +90,50 @@ static qdr_status check_layers(const qdr_network *net)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "network: %.63s has %" PRId64 " window_layers, but %" PRId64 " of its layer_kinds have windows",
                         net->name, net->window_layers, n_windows);
+    return QDR_OK;
+}
+
+/* Numbers that are possible one by one may give angles that are none. */
+static qdr_status check_frequencies(const qdr_network *net, const char *set, const qdr_rotary *rotary)
+{
+    enum { MOST = 4096 }; /* further ones are between these */
+    const qdr_rotary r = qdri_rotary_whole(net, rotary);
+    for (int64_t i = 0; i < (r.columns + 1) / 2 && i < MOST; i++)
+        for (int is_long = 0; is_long < 2; is_long++) {
+            const double f = qdri_rotary_frequency(&r, i, is_long ? net->context : 1);
+            if (!(f >= 0 && f <= DBL_MAX))
+                return QDR_FAIL(QDR_ERR_ARGUMENT,
+                                "network: %.63s has %s positions that turn pair %" PRId64
+                                " by %g each; check the base, the factors and the positions before scaling",
+                                net->name, set, i, f);
+        }
+    return QDR_OK;
+}
+
+/* The sets that layers have. */
+static qdr_status check_rotary(const qdr_network *net)
+{
+    const qdr_rotary *const sets[] = {&net->rotary, &net->local_rotary};
+    static const char *const names[] = {"rotary", "local_rotary"};
+    int has[2];
+    qdri_network_rotaries(net, has);
+    for (int i = 0; i < 2; i++) {
+        const qdr_rotary *set = sets[i];
+        const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * QDR_ROTARY_MOST_FACTORS : net->head_size;
+        const int64_t n = set->columns ? set->columns : net->head_size;
+        if (!has[i]) continue;
+        if (n < 0 || n > net->head_size || n > most)
+            return QDR_FAIL(QDR_ERR_SHAPE,
+                            "network: %.63s turns %s.columns %" PRId64 " of heads of %" PRId64 "; at most %" PRId64
+                            " can be turned",
+                            net->name, names[i], n, net->head_size, net->head_size < most ? net->head_size : most);
+        if (set->kind >= QDR_ROTARY_DYNAMIC && set->original < 1)
+            return QDR_FAIL(QDR_ERR_SHAPE,
+                            "network: %.63s has %s.original %" PRId64 ", but its kind needs the positions of before "
+                            "scaling, at least 1",
+                            net->name, names[i], set->original);
+        QDR_TRY(check_frequencies(net, names[i], set));
+    }
     return QDR_OK;
 }
 
@@ -126,7 +183,8 @@ static qdr_status check(const qdr_network *net)
     QDR_TRY(check_words(net));
     QDR_TRY(check_numbers(net));
     QDR_TRY(check_norms(net));
-    return check_layers(net);
+    QDR_TRY(check_layers(net));
+    return check_rotary(net);
 }
 
 /* ---- parameters ---- */

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/sized.h"
 #include "files/data.h"
+#include "network/keys.h"
 #include "network/sizes.h"
 #include "network/types.h"
 #include "schedule/network.h"
@@ -330,12 +331,26 @@ static qdr_status read_choices(const qdri_json_node *root, const qdri_type *type
     return read_factors(root, net);
 }
 
+/* What qdr_network_text() has written. */
+static qdr_status read_text(const qdri_json_node *root, const char *name, qdr_network *network)
+{
+    const qdri_json_node own_name = qdri_json_get(root, "name");
+    const char *text = name;
+    qdr_network net = {QDR_INIT(qdr_network)};
+    if (qdri_json_has(own_name)) QDR_TRY(qdri_json_string(own_name, sizeof net.name, &text));
+    qdri_json_printable(text, net.name, sizeof net.name);
+    QDR_TRY(qdri_network_take(*root, "name", &net));
+    QDRI_GIVE(qdr_network, network, &net);
+    return QDR_OK;
+}
+
 static qdr_status read_network(const qdri_json *document, const char *name, qdr_network *network)
 {
     qdri_json_node file, root;
     const qdri_type *type = NULL;
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     QDR_TRY(qdri_json_root(document, &file));
+    if (qdri_json_has(qdri_json_get(&file, "architecture"))) return read_text(&file, name, network);
     QDR_TRY(find_type(&file, &root, &type));
     QDR_TRY(refuse_changes(&root));
     QDR_TRY(refuse_other_heads(&root));

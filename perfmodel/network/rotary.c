@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading the parameters of rotary positions. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "core/sized.h"
 #include "network/sizes.h"
 #include "network/types.h"
-#include "schedule/network.h"
 
 static qdr_status read_factors(const qdri_json_node *scaling, const char *key, const qdr_rotary *rotary,
                                double *factors)
@@ -128,25 +126,6 @@ static qdr_status read_columns(const qdri_json_node *root, const qdri_json_node 
                     net->hidden);
 }
 
-/* Numbers that are possible one by one may give angles that are none. */
-static qdr_status check_frequencies(const qdri_json_node *scaling, const qdr_network *net, const qdr_rotary *rotary)
-{
-    enum { MOST = 4096 }; /* further ones are between these */
-    for (int64_t i = 0; i < (rotary->columns + 1) / 2 && i < MOST; i++)
-        for (int is_long = 0; is_long < 2; is_long++) {
-            const double f = qdri_rotary_frequency(rotary, i, is_long ? net->context : 1);
-            if (!(f >= 0 && f <= DBL_MAX))
-                return QDR_FAIL(QDR_ERR_ARGUMENT,
-                                "%s: each position would turn pair %" PRId64 " by %g; check the base and the factors",
-                                qdri_json_where(*scaling).text, i, f);
-        }
-    if (rotary->magnitude >= 0 && rotary->magnitude <= DBL_MAX) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s: the factor of cosines and sines would be %g; check attention_factor, factor "
-                    "and the positions before scaling",
-                    qdri_json_where(*scaling).text, rotary->magnitude);
-}
-
 /* One set, from the object that describes it, which may be absent. */
 static qdr_status read_set(const qdri_json_node *root, const qdri_json_node *scaling, const qdri_type *type,
                            const qdr_network *net, double theta, qdr_rotary *rotary)
@@ -176,8 +155,7 @@ static qdr_status read_set(const qdri_json_node *root, const qdri_json_node *sca
     if (rotary->kind == QDR_ROTARY_LLAMA3) QDR_TRY(read_llama3(scaling, rotary));
     if (rotary->kind == QDR_ROTARY_YARN) QDR_TRY(read_yarn(scaling, &magnitude, is_nested, rotary));
     if (rotary->kind == QDR_ROTARY_LONGROPE) QDR_TRY(read_longrope(scaling, &magnitude, rotary));
-    if (follows) QDR_TRY(read_positive(scaling, "attention_factor", magnitude, &rotary->magnitude));
-    return check_frequencies(scaling, net, rotary);
+    return follows ? read_positive(scaling, "attention_factor", magnitude, &rotary->magnitude) : QDR_OK;
 }
 
 /* Which of the classes' two dialects has the parameters: rope_scaling is asked first, as they do. */

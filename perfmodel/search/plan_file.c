@@ -35,17 +35,6 @@ static void put_whole(FILE *file, const char *key, int64_t value)
     fprintf(file, ",\n  \"%s\": %" PRId64, key, value);
 }
 
-static void put_sizes(FILE *file, const qdr_network *network)
-{
-    for (int i = 0; i < qdri_n_network_keys; i++) {
-        const qdri_network_key *key = &qdri_network_keys[i];
-        if (i >= QDRI_N_FIRST_NETWORK_KEYS && !qdri_network_has(network, key)) continue;
-        fprintf(file, "%s\n    \"%s\": ", i ? "," : ",\n  \"sizes\": {", key->name);
-        qdri_network_put(file, network, key);
-    }
-    fputs("\n  }", file);
-}
-
 static int64_t n_ranks_of(const qdr_plan *plan)
 {
     return (int64_t)plan->x * plan->y * plan->z * plan->d * (plan->pipeline ? plan->pipeline : 1);
@@ -56,7 +45,9 @@ static void put_plan(FILE *file, const qdri_stored_plan *stored)
     const qdr_plan *plan = &stored->plan;
     fprintf(file, "{\n  \"%s\": %d", format_key, FORMAT_VERSION);
     put_string(file, "network", stored->network.name);
-    put_sizes(file, &stored->network);
+    fputs(",\n  \"sizes\": {", file);
+    qdri_network_put(file, &stored->network, "\n    ", 1);
+    fputs("\n  }", file);
     put_string(file, "machine", stored->machine);
     put_whole(file, "ranks", n_ranks_of(plan));
     fprintf(file, ",\n  \"grid\": [%d, %d, %d, %d]", plan->x, plan->y, plan->z, plan->d);
@@ -161,23 +152,6 @@ static qdr_status read_name(const qdri_json_node *root, const char *key, char *n
     return QDR_OK;
 }
 
-/* A key of the network. */
-static qdr_status read_size(const qdri_json_node *sizes, int number, qdr_network *network)
-{
-    const qdri_network_key *key = &qdri_network_keys[number];
-    const qdri_json_node node = qdri_json_get(sizes, key->name);
-    if (qdri_json_has(node)) return qdri_network_take(node, key, network);
-    if (number >= QDRI_N_FIRST_NETWORK_KEYS) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; plan again", qdri_json_where(node).text);
-}
-
-static int is_size(const char *key)
-{
-    for (int i = 0; i < qdri_n_network_keys; i++)
-        if (strcmp(key, qdri_network_keys[i].name) == 0) return 1;
-    return 0;
-}
-
 static int is_root_key(const char *key)
 {
     static const char *const known[] = {
@@ -191,29 +165,20 @@ static int is_root_key(const char *key)
 }
 
 /* Nothing in the file is passed over. */
-static qdr_status check_keys(const qdri_json_node *object, int (*is_known)(const char *key))
+static qdr_status check_keys(const qdri_json_node *root)
 {
-    for (const char *key = NULL; (key = qdri_json_next_key(object, key)) != NULL;)
-        if (!is_known(key))
+    for (const char *key = NULL; (key = qdri_json_next_key(root, key)) != NULL;)
+        if (!is_root_key(key))
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none that plans have; leave it out, or plan again",
-                            qdri_json_where(qdri_json_get(object, key)).text);
+                            qdri_json_where(qdri_json_get(root, key)).text);
     return QDR_OK;
 }
 
 static qdr_status read_network(const qdri_json_node *root, qdr_network *network)
 {
-    const qdri_json_node node = qdri_json_get(root, "sizes");
-    qdri_json_node sizes;
-    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
-    char why[QDRI_ERROR_BYTES];
     network->size = sizeof *network;
     QDR_TRY(read_name(root, "network", network->name, sizeof network->name));
-    QDR_TRY(qdri_json_object(node, &sizes));
-    for (int i = 0; i < qdri_n_network_keys; i++) QDR_TRY(read_size(&sizes, i, network));
-    QDR_TRY(check_keys(&sizes, is_size));
-    if (qdr_network_params(network, &counts) == QDR_OK) return QDR_OK;
-    snprintf(why, sizeof why, "%s", qdr_last_error());
-    return qdri_fail(QDR_ERR_ARGUMENT, __FILE__, __LINE__, "%s: %.400s", qdri_json_where(node).text, why);
+    return qdri_network_take(qdri_json_get(root, "sizes"), NULL, network);
 }
 
 static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)
@@ -294,7 +259,7 @@ static qdr_status read_plan(const qdri_json *document, qdri_stored_plan *stored)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is %" PRId64 ": such a plan does not have all that describes its network; plan again",
                         qdri_json_where(version).text, format);
-    QDR_TRY(check_keys(&root, is_root_key));
+    QDR_TRY(check_keys(&root));
     stored->plan.size = sizeof stored->plan;
     QDR_TRY(read_network(&root, &stored->network));
     QDR_TRY(read_name(&root, "machine", stored->machine, sizeof stored->machine));

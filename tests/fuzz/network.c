@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arbitrary bytes as the config.json of a network: refused with one printable message that names the file, or accepted;
- * the parameters of an accepted network can be counted. */
+ * the parameters of an accepted network can be counted and listed, and it can be written. */
 #include "quadrille/network.h"
 
 #include "core/status.h"
@@ -26,6 +26,24 @@ static void check_layer(const qdr_network *network, int64_t number)
     for (int64_t i = 0; i < layer.rotary_columns / 2; i++) require(frequencies[i] >= 0);
 }
 
+static void add_elems(const qdr_network_parameter *parameter, void *user)
+{
+    *(int64_t *)user += parameter->n_rows * parameter->n_cols;
+}
+
+/* What is listed is what is counted; what is written is what is read. */
+static void check_lists(const qdr_network *network, int64_t total)
+{
+    static char text[65536];
+    int64_t n = 0;
+    qdr_network again = {QDR_INIT(qdr_network)};
+    if (network->layers <= 8 && qdr_network_parameters(network, add_elems, &n) == QDR_OK) require(n == total);
+    const size_t bytes = qdr_network_text(network, text, sizeof text);
+    require(bytes > 0 && bytes < sizeof text);
+    require(qdr_network_parse(text, bytes, "fuzz", &again) == QDR_OK);
+    require(!qdr_network_differ(network, &again, NULL));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     qdr_network network = {QDR_INIT(qdr_network)};
@@ -42,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     require(qdr_network_flops_per_token(&network, network.context, &flops) == QDR_OK);
     require(flops.linear > 0 && flops.head > 0);
     require(flops.attention_causal > 0 && flops.attention_causal <= flops.attention);
+    check_lists(&network, counts.total);
     check_layer(&network, 0);
     check_layer(&network, network.layers - 1);
     return 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "qdr_test.h"
+#include "reference/model_tensors.h"
 #include "schedule/network.h"
 
 /* Sums over the tensors of model.safetensors, and each layer's window and turned columns: 'w' has one, 'r' turns, 'l'
@@ -73,6 +74,93 @@ TEST(parameters_are_counted)
         if (counts.total != known[i].n_params)
             fail_msg("%s: %lld, not %lld", known[i].name, (long long)counts.total, (long long)known[i].n_params);
     }
+}
+
+/* ---- lists ---- */
+
+typedef struct listing {
+    const qdr_network *network;
+    char first[64], last[64];
+    int64_t n_elems;
+} listing;
+
+/* Sizes are those of the tensors that a checkpoint of transformers has for it. */
+static void see_parameter(const qdr_network_parameter *parameter, void *user)
+{
+    listing *seen = user;
+    tensor_list list;
+    int64_t n = 0;
+    if (!tensors_of(seen->network, parameter->name, &list))
+        fail_msg("%s: %s is in no tensor", seen->network->name, parameter->name);
+    for (int i = 0; i < list.n; i++) n += list.of[i].n_rows * list.of[i].n_cols;
+    if (parameter->n_rows * parameter->n_cols != n)
+        fail_msg("%s: %s has %lldx%lld elements, not %lld", seen->network->name, parameter->name,
+                 (long long)parameter->n_rows, (long long)parameter->n_cols, (long long)n);
+    assert_int_equal(parameter->is_vector, !list.of[0].is_matrix);
+    if (!seen->n_elems) snprintf(seen->first, sizeof seen->first, "%s", parameter->name);
+    snprintf(seen->last, sizeof seen->last, "%s", parameter->name);
+    seen->n_elems += n;
+}
+
+TEST(parameters_are_listed)
+{
+    for (int i = 0; i < N_KNOWN; i++) {
+        const qdr_network net = load(known[i].name, "config.json");
+        listing seen = {.network = &net};
+        CHECK_OK(qdr_network_parameters(&net, see_parameter, &seen));
+        assert_int_equal(seen.n_elems, known[i].n_params);
+        assert_string_equal(seen.first, "embedding.weight");
+        if (!net.tied) assert_string_equal(seen.last, "head.weight");
+    }
+    qdr_network net = load("llama", "config.json");
+    listing seen = {.network = &net};
+    CHECK_FAILS(qdr_network_parameters(&net, NULL, &seen), QDR_ERR_ARGUMENT, "the function to call is NULL");
+    CHECK_FAILS(qdr_network_parameters(NULL, see_parameter, &seen), QDR_ERR_ARGUMENT, "the pointer is NULL");
+    strcpy(net.activation, "mish");
+    CHECK_FAILS(qdr_network_parameters(&net, see_parameter, &seen), QDR_ERR_UNSUPPORTED, "it has mish");
+    net.layers = 0;
+    CHECK_FAILS(qdr_network_parameters(&net, see_parameter, &seen), QDR_ERR_SHAPE, "layers 0");
+    assert_int_equal(seen.n_elems, 0);
+}
+
+/* ---- texts ---- */
+
+TEST(texts_have_all)
+{
+    enum { CAPACITY = 16384 };
+    static char text[CAPACITY];
+    for (int i = 0; i < N_KNOWN; i++) {
+        const qdr_network net = load(known[i].name, "config.json");
+        qdr_network read = {QDR_INIT(qdr_network)};
+        const size_t n = qdr_network_text(&net, text, CAPACITY);
+        assert_in_range(n, 1, CAPACITY - 1);
+        assert_int_equal(strlen(text), n);
+        assert_null(strchr(text, '\n'));
+        CHECK_OK(qdr_network_parse(text, n, "a text", &read));
+        assert_memory_equal(&read, &net, sizeof net);
+    }
+}
+
+TEST(texts_that_are_wrong)
+{
+    static char text[4096], changed[4096 + 64];
+    char begin[8] = "unset";
+    qdr_network net = load("llama", "config.json"), read = {QDR_INIT(qdr_network)};
+    const size_t n = qdr_network_text(&net, text, sizeof text);
+    assert_int_equal(qdr_network_text(&net, begin, sizeof begin), n);
+    assert_string_equal(begin, "{\"name\"");
+    assert_int_equal(qdr_network_text(&net, NULL, 0), n);
+    assert_int_equal(qdr_network_text(NULL, begin, sizeof begin), 0);
+    assert_string_equal(begin, "");
+    snprintf(changed, sizeof changed, "{\"heats\": 2, %s", text + 1);
+    CHECK_FAILS(qdr_network_parse(changed, strlen(changed), "a text", &read), QDR_ERR_ARGUMENT, "a text: key 'heats'");
+    net.kv_heads = 3 * net.heads;
+    const size_t wrong = qdr_network_text(&net, text, sizeof text);
+    CHECK_FAILS(qdr_network_parse(text, wrong, "a text", &read), QDR_ERR_ARGUMENT, "key heads");
+    char *key = strstr(text, "\"vocab\"");
+    key[1] = 'V';
+    CHECK_FAILS(qdr_network_parse(text, wrong, "a text", &read), QDR_ERR_ARGUMENT, "'vocab' is missing");
+    assert_int_equal(read.layers, 0);
 }
 
 TEST(layers_are_those_of_the_classes)

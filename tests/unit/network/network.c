@@ -223,6 +223,35 @@ TEST(wrong_sizes)
     CHECK_FAILS(qdr_network_params(&net, &counts), QDR_ERR_SHAPE, "too many for 63 bits");
 }
 
+TEST(rotary_positions_that_are_none)
+{
+    const struct {
+        qdr_rotary rotary;
+        int64_t head_size;
+        const char *says;
+    } wrong[] = {
+        {{.columns = 10}, 8, "turns rotary.columns 10 of heads of 8; at most 8 can be turned"},
+        {{.columns = -2}, 8, "rotary.columns -2"},
+        {{.kind = QDR_ROTARY_LONGROPE, .original = 8, .factor = 2}, 300, "columns 300 of heads of 300; at most 256"},
+        {{.kind = QDR_ROTARY_DYNAMIC, .factor = 2}, 8, "rotary.original 0, but its kind needs"},
+        {{.kind = QDR_ROTARY_LONGROPE, .original = 8, .factor = 2}, 8, "rotary positions that turn pair 0 by inf"},
+        {{.kind = QDR_ROTARY_LINEAR}, 8, "turn pair 0 by inf each; check the base, the factors"},
+        {{.low = NAN}, 8, "rotary.low nan"},
+    };
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        qdr_network net = by_hand();
+        const int needs_shape = i < 4;
+        net.positions = 0;
+        net.head_size = wrong[i].head_size;
+        net.rotary = wrong[i].rotary;
+        CHECK_FAILS(qdr_network_params(&net, &counts), needs_shape ? QDR_ERR_SHAPE : QDR_ERR_ARGUMENT, wrong[i].says);
+        if (i == 6) continue;
+        net.positions = net.context; /* then no layer has them */
+        CHECK_OK(qdr_network_params(&net, &counts));
+    }
+}
+
 /* ---- defaults and keys ---- */
 
 static void check_shape(const qdr_network *net, int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads,
