@@ -62,44 +62,77 @@ static inline real relu_squared_slope(real x) { return 2 * relu(x); }
 
 /* ---- loops, compiled for each function; without gates all rows are one ---- */
 
+/* A row of gates is two runs of memory, and hardware begins to fetch each anew. While a piece of a row is computed,
+ * that of the next row is fetched; long rows need no such help. */
+enum { GATE_PIECE = 256, GATE_FETCHED_BYTES = 16384 };
+
+static inline int64_t gate_piece(int64_t left) { return left < GATE_PIECE ? left : GATE_PIECE; }
+
+/* Piece [first, first + n) of both halves of the row that follows x, of 2·width elements. */
+static inline void gate_fetch(const elem *x, int64_t width, int64_t first, int64_t n)
+{
+    enum { LINE = 64 / sizeof(elem) };
+    const elem *next = x + 2 * width + first;
+    for (int64_t c = 0; c < n && width * (int64_t)sizeof *x <= GATE_FETCHED_BYTES; c += LINE) {
+        __builtin_prefetch(next + c);
+        __builtin_prefetch(next + width + c);
+    }
+}
+
+ONE_FUNCTION void gate(int64_t n, const elem *x, const elem *up, elem *y, real value(real x))
+{
+    SIMD for (int64_t c = 0; c < n; c++) y[c] = put(value(get(x[c])) * get(up[c]));
+}
+
 ONE_FUNCTION void activate(const qdri_kernel *kernel, real value(real x))
 {
-    const int gated = kernel->u.activation.gated;
-    const int64_t n_rows = gated ? kernel->u.activation.n_rows : 1;
-    const int64_t n = kernel->u.activation.n_cols * (gated ? 1 : kernel->u.activation.n_rows);
+    const int64_t n_rows = kernel->u.activation.n_rows, n = kernel->u.activation.n_cols;
     const elem *x = kernel->u.activation.x;
     elem *y = kernel->u.activation.y;
-    for (int64_t r = 0; r < n_rows; r++, x += 2 * n, y += n) {
-        if (gated) {
-            SIMD for (int64_t c = 0; c < n; c++) y[c] = put(value(get(x[c])) * get(x[n + c]));
-        } else {
-            SIMD for (int64_t c = 0; c < n; c++) y[c] = put(value(get(x[c])));
+    if (!kernel->u.activation.gated) {
+        SIMD for (int64_t i = 0; i < n_rows * n; i++) y[i] = put(value(get(x[i])));
+        return;
+    }
+    for (int64_t r = 0; r < n_rows; r++, x += 2 * n, y += n)
+        for (int64_t c = 0; c < n; c += GATE_PIECE) {
+            gate_fetch(x, n, c, gate_piece(n - c));
+            gate(gate_piece(n - c), x + c, x + n + c, y + c, value);
+        }
+}
+
+/* d_gate and d_up = or += */
+ONE_FUNCTION void gate_backward(int64_t n, int adds, const elem *x, const elem *up, const elem *dy, elem *d_gate,
+                                elem *d_up, real value(real x), real slope(real x))
+{
+    if (adds) {
+        SIMD for (int64_t c = 0; c < n; c++)
+        {
+            const real at = get(x[c]), d = get(dy[c]);
+            d_gate[c] = put(get(d_gate[c]) + d * get(up[c]) * slope(at));
+            d_up[c] = put(get(d_up[c]) + d * value(at));
+        }
+    } else {
+        SIMD for (int64_t c = 0; c < n; c++)
+        {
+            const real at = get(x[c]), d = get(dy[c]);
+            d_gate[c] = put(d * get(up[c]) * slope(at));
+            d_up[c] = put(d * value(at));
         }
     }
 }
 
-ONE_FUNCTION void gate_backward(const qdri_kernel *kernel, real value(real x), real slope(real x))
+ONE_FUNCTION void gates_backward(const qdri_kernel *kernel, real value(real x), real slope(real x))
 {
     const int64_t n = kernel->u.activation.n_cols;
     const elem *x = kernel->u.activation.x, *dy = kernel->u.activation.dy;
     elem *dx = kernel->u.activation.dx;
-    for (int64_t r = 0; r < kernel->u.activation.n_rows; r++, x += 2 * n, dx += 2 * n, dy += n) {
-        if (kernel->accumulate) {
-            SIMD for (int64_t c = 0; c < n; c++)
-            {
-                const real gate = get(x[c]), d = get(dy[c]);
-                dx[c] = put(get(dx[c]) + d * get(x[n + c]) * slope(gate));
-                dx[n + c] = put(get(dx[n + c]) + d * value(gate));
-            }
-        } else {
-            SIMD for (int64_t c = 0; c < n; c++)
-            {
-                const real gate = get(x[c]), d = get(dy[c]);
-                dx[c] = put(d * get(x[n + c]) * slope(gate));
-                dx[n + c] = put(d * value(gate));
-            }
+    for (int64_t r = 0; r < kernel->u.activation.n_rows; r++, x += 2 * n, dx += 2 * n, dy += n)
+        for (int64_t c = 0; c < n; c += GATE_PIECE) {
+            gate_fetch(x, n, c, gate_piece(n - c));
+            gate_fetch(dx, n, c, gate_piece(n - c));
+            gate_backward(gate_piece(n - c), kernel->accumulate, x + c, x + n + c, dy + c, dx + c, dx + n + c, value,
+                          slope);
         }
-    }
 }
 
 ONE_FUNCTION void activate_backward(const qdri_kernel *kernel, real value(real x), real slope(real x))
@@ -108,7 +141,7 @@ ONE_FUNCTION void activate_backward(const qdri_kernel *kernel, real value(real x
     const elem *x = kernel->u.activation.x, *dy = kernel->u.activation.dy;
     elem *dx = kernel->u.activation.dx;
     if (kernel->u.activation.gated) {
-        gate_backward(kernel, value, slope);
+        gates_backward(kernel, value, slope);
     } else if (kernel->accumulate) {
         SIMD for (int64_t i = 0; i < n; i++) dx[i] = put(get(dx[i]) + get(dy[i]) * slope(get(x[i])));
     } else {

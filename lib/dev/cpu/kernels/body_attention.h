@@ -231,18 +231,27 @@ static void norm_row_backward(const qdri_kernel *kernel, const elem *x, const el
     SIMD for (int64_t c = 0; c < hs; c++) d[c] = scale * (d[c] - get(x[c]) * dot);
 }
 
+/* Turns n pairs of numbers, x[i] and x[other + i], `step` apart; to may be x. */
+ONE_FUNCTION void turn_pairs(int64_t n, const real *cosines, const real *sines, real sign, const real *x, real *to,
+                             int64_t step, int64_t other)
+{
+    SIMD for (int64_t i = 0; i < n; i++)
+    {
+        const real a = x[i * step], b = x[i * step + other], sine = sign * sines[i];
+        to[i * step] = a * cosines[i] - b * sine;
+        to[i * step + other] = b * cosines[i] + a * sine;
+    }
+}
+
 /* Turns the pairs of a row of a head; sign -1: back. */
-static void turn_row(const qdri_kernel *kernel, int64_t row, real sign, real *x)
+static void turn_row(const qdri_kernel *kernel, int64_t row, real sign, const real *x, real *to)
 {
     const int64_t n = kernel->u.attention.rotary_columns / 2;
-    const int64_t step = kernel->u.attention.interleaved ? 2 : 1, other = kernel->u.attention.interleaved ? 1 : n;
-    if (n == 0) return;
     const real *cosines = (const real *)kernel->u.attention.rotation + row * 2 * n, *sines = cosines + n;
-    for (int64_t i = 0; i < n; i++) {
-        const real a = x[i * step], b = x[i * step + other], sine = sign * sines[i];
-        x[i * step] = a * cosines[i] - b * sine;
-        x[i * step + other] = b * cosines[i] + a * sine;
-    }
+    if (kernel->u.attention.interleaved)
+        turn_pairs(n, cosines, sines, sign, x, to, 2, 1);
+    else
+        turn_pairs(n, cosines, sines, sign, x, to, 1, n);
 }
 
 /* The same of queries or keys, normed and turned. */
@@ -251,17 +260,19 @@ static const real *head_load_turned(const qdri_kernel *kernel, int64_t row, int6
 {
     const void *qkv = kernel->u.attention.qkv;
     if (!qdri_attention_turns(kernel)) return head_load(kernel, qkv, row, width, col, index);
-    const elem *from = (const elem *)qkv + row * width + col;
+    const elem *x = (const elem *)qkv + row * width + col;
     const int64_t hs = kernel->u.attention.head_size;
+    /* Columns that turn_row() does not write, or that it reads from here. */
+    const int64_t first = ELEM_IS_REAL && !gamma ? kernel->u.attention.rotary_columns : 0;
     real *to = panel(kernel, index);
-    for (int64_t r = 0; r < kernel->u.attention.context; r++, to += hs) {
-        const elem *x = from + r * width;
-        SIMD for (int64_t c = 0; c < hs; c++) to[c] = get(x[c]);
+    for (int64_t r = 0; r < kernel->u.attention.context; r++, x += width, to += hs) {
         if (gamma) {
             const real scale = head_scale(kernel, x), shift = gamma_shift(kernel);
-            SIMD for (int64_t c = 0; c < hs; c++) to[c] *= scale * (get(gamma[c]) + shift);
+            SIMD for (int64_t c = 0; c < hs; c++) to[c] = get(x[c]) * (scale * (get(gamma[c]) + shift));
+        } else {
+            SIMD for (int64_t c = first; c < hs; c++) to[c] = get(x[c]);
         }
-        turn_row(kernel, r, 1, to);
+        turn_row(kernel, r, 1, first ? (const real *)(const void *)x : to, to);
     }
     return panel(kernel, index);
 }
@@ -272,7 +283,7 @@ static void head_turn_back(const qdri_kernel *kernel, const offsets *at, int64_t
 {
     const elem *x = (const elem *)kernel->u.attention.qkv + at->row * at->in_width + col;
     for (int64_t r = 0; qdri_attention_turns(kernel) && r < kernel->u.attention.context; r++) {
-        turn_row(kernel, r, -1, d + r * stride);
+        turn_row(kernel, r, -1, d + r * stride, d + r * stride);
         if (gamma) norm_row_backward(kernel, x + r * at->in_width, gamma, d_gamma, d + r * stride);
     }
 }

@@ -16,31 +16,44 @@ static inline norm_row norm_row_of(const qdri_kernel *kernel, int64_t r)
 /* What is added to a stored gamma: -0 changes no number. */
 static inline real norm_shift(const qdri_kernel *kernel) { return kernel->u.norm.one_plus ? (real)1 : -(real)0; }
 
+/* Σ x². In several sums at once: each alone would wait for its last addition. */
+static real row_squares(int64_t n, const elem *x)
+{
+    enum { N_SUMS = 64 };
+    real sums[N_SUMS] = {0}, sum = 0;
+    const int64_t whole = n / N_SUMS * N_SUMS;
+    for (int64_t c = 0; c < whole; c += N_SUMS) {
+        SIMD for (int64_t k = 0; k < N_SUMS; k++) sums[k] += get(x[c + k]) * get(x[c + k]);
+    }
+    SIMD_SUM(sum)
+    for (int64_t c = whole; c < n; c++) sum += get(x[c]) * get(x[c]);
+    SIMD_SUM(sum)
+    for (int64_t k = 0; k < N_SUMS; k++) sum += sums[k];
+    return sum;
+}
+
 static void norm_moments(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.norm.n_cols;
-    const int is_rms = kernel->u.norm.is_rms;
     const elem *x = kernel->u.norm.x;
     real *moments = kernel->u.norm.work;
-    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += kernel->u.norm.stride, moments += is_rms ? 1 : 3) {
+    for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += kernel->u.norm.stride) {
         real sum = 0, m2 = 0;
-        if (!is_rms) {
-            SIMD_SUM(sum)
-            for (int64_t c = 0; c < n; c++) sum += get(x[c]);
+        if (kernel->u.norm.is_rms) {
+            *moments++ = row_squares(n, x) / (real)kernel->u.norm.n_features;
+            continue;
         }
+        SIMD_SUM(sum)
+        for (int64_t c = 0; c < n; c++) sum += get(x[c]);
         const real mean = n > 0 ? sum / (real)n : 0;
         SIMD_SUM(m2)
         for (int64_t c = 0; c < n; c++) {
             const real d = get(x[c]) - mean;
             m2 += d * d;
         }
-        if (is_rms) {
-            moments[0] = m2 / (real)kernel->u.norm.n_features;
-            continue;
-        }
-        moments[0] = (real)n;
-        moments[1] = mean;
-        moments[2] = m2;
+        *moments++ = (real)n;
+        *moments++ = mean;
+        *moments++ = m2;
     }
 }
 
@@ -91,33 +104,41 @@ static void norm_apply(const qdri_kernel *kernel)
     }
 }
 
+typedef struct norm_row_sums {
+    real sum, dot;
+} norm_row_sums;
+
+/* A row's Σ dŷ and Σ dŷ·x̂; its gradients of gamma and beta, where they are wanted, in the same pass. */
+ONE_FUNCTION norm_row_sums sum_norm_row(int64_t n, const elem *x, const elem *dy, const elem *gamma, real shift,
+                                        norm_row row, real *dgamma, real *dbeta)
+{
+    real sum = 0, dot = 0;
+    SIMD_SUM(sum, dot)
+    for (int64_t c = 0; c < n; c++) {
+        const real slope = get(dy[c]), d = slope * (get(gamma[c]) + shift), xhat = (get(x[c]) - row.mean) * row.rstd;
+        sum += d;
+        dot += d * xhat;
+        if (dgamma) dgamma[c] += slope * xhat;
+        if (dbeta) dbeta[c] += slope;
+    }
+    return (norm_row_sums){sum, dot};
+}
+
 static void norm_sums(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.norm.n_cols, stride = kernel->u.norm.stride;
     const real shift = norm_shift(kernel);
-    const elem *x = kernel->u.norm.x;
-    const elem *dy = kernel->u.norm.dy;
-    const elem *gamma = kernel->u.norm.gamma;
-    real *dgamma = kernel->u.norm.dgamma;
-    real *dbeta = kernel->u.norm.dbeta;
-    real *sums = kernel->u.norm.work;
+    const elem *x = kernel->u.norm.x, *dy = kernel->u.norm.dy, *gamma = kernel->u.norm.gamma;
+    real *dgamma = kernel->u.norm.dgamma, *dbeta = kernel->u.norm.dbeta, *sums = kernel->u.norm.work;
     if (dgamma && !kernel->accumulate) memset(dgamma, 0, (size_t)n * sizeof(real));
     if (dbeta && !kernel->accumulate) memset(dbeta, 0, (size_t)n * sizeof(real));
     for (int64_t r = 0; r < kernel->u.norm.n_rows; r++, x += stride, dy += stride) {
         const norm_row row = norm_row_of(kernel, r);
-        real sum = 0, dot = 0;
-        SIMD_SUM(sum, dot)
-        for (int64_t c = 0; c < n; c++) {
-            const real d = get(dy[c]) * (get(gamma[c]) + shift);
-            sum += d;
-            dot += d * ((get(x[c]) - row.mean) * row.rstd);
-        }
-        if (!kernel->u.norm.is_rms) *sums++ = sum;
-        *sums++ = dot;
-        if (dgamma) {
-            SIMD for (int64_t c = 0; c < n; c++) dgamma[c] += get(dy[c]) * ((get(x[c]) - row.mean) * row.rstd);
-        }
-        if (dbeta) row_sum(n, dbeta, dy);
+        const norm_row_sums both = dgamma && dbeta ? sum_norm_row(n, x, dy, gamma, shift, row, dgamma, dbeta)
+                                   : dgamma        ? sum_norm_row(n, x, dy, gamma, shift, row, dgamma, NULL)
+                                                   : sum_norm_row(n, x, dy, gamma, shift, row, NULL, NULL);
+        if (!kernel->u.norm.is_rms) *sums++ = both.sum;
+        *sums++ = both.dot;
     }
 }
 
