@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quadrille compared with PyTorch on the CPU, as Markdown.
 
-usage: pytorch.py [--build BUILD] [--python PYTHON] [--rounds N] [--only WORDS] gpt|layer|wire
+usage: pytorch.py [--build BUILD] [--python PYTHON] [--rounds N] [--only WORDS] gpt|llama|layer|wire
 
 gpt: whole training steps of one network on two cores, in f32: one process with two threads, or two processes.
+llama: the same of a Llama, in f32 and bf16; and the processor time of one process with one thread.
 layer: forward and backward of one transformer layer on 2 and on 4 processes: FSDP2, DDP and tensor parallelism.
 wire: whole steps on four nodes (network namespaces, links of 200 Mbit/s) of two ranks: FSDP2 and HSDP beside
   ZeRO-3 and levels 2,8 of Quadrille. Needs root.
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -25,6 +27,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = "/usr/share/common-licenses/GPL-3"
 GPTS = [{"layers": 4, "hidden": 128, "heads": 4, "context": 128, "sequences": 4, "steps": 80},
         {"layers": 4, "hidden": 256, "heads": 4, "context": 256, "sequences": 8, "steps": 12}]
+LLAMA = {"layers": 4, "hidden": 256, "heads": 4, "key_heads": 2, "ffn": 688, "context": 256, "sequences": 8}
+LLAMA_CONFIG = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4,
+                "num_key_value_heads": 2, "intermediate_size": 688, "max_position_embeddings": 256, "vocab_size": 256,
+                "rms_norm_eps": 1e-5}
 LAYER = {"hidden": 1024, "heads": 16, "context": 256, "sequences": 4, "steps": 3}
 WIRE = {"layers": 4, "hidden": 256, "heads": 4, "context": 128, "sequences": 32, "micro_batch": 1, "steps": 5}
 # The torch allocator's way to keep memory, which it needs to be fast on a CPU.
@@ -47,7 +53,7 @@ def run(command, ranks, nodes=1, environment=()):
 
 def torch(case, shape, way, ranks, nodes=1):
     """Seconds of a step of PyTorch."""
-    threads = max(1, os.cpu_count() // ranks)
+    threads = max(1, os.cpu_count() // ranks) if ranks else 1  # 0: one process with one thread
     asked = {"case": case, "way": way, "dtype": "f32", "threads": threads, "text": TEXT, **shape}
     peers = {"MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "eth0"} if nodes > 1 else {}
     out, _ = run([ARGS.python, f"{HERE}/pytorch_rank.py", json.dumps(asked)], ranks, nodes,
@@ -64,14 +70,18 @@ def ours_layer(shape, grid, ranks):
 
 
 def ours_steps(shape, grid, ranks, nodes=1, levels="none"):
+    micro = ["--micro-batch", str(shape["micro_batch"])] if "micro_batch" in shape else []
+    return trained(shape, grid, ranks, ["--layers", str(shape["layers"]), "--hidden", str(shape["hidden"]), "--heads",
+                                        str(shape["heads"]), "--levels", levels, *micro], nodes)
+
+
+def trained(shape, grid, ranks, words, nodes=1):
     """Seconds of the median step, from the log."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        micro = ["--micro-batch", str(shape["micro_batch"])] if "micro_batch" in shape else []
-        run([f"{ARGS.build}/examples/train_gpt", TEXT, "--grid", grid, "--layers", str(shape["layers"]), "--hidden",
-             str(shape["hidden"]), "--heads", str(shape["heads"]), "--ctx", str(shape["context"]), "--batch",
-             str(shape["sequences"]), "--steps", str(shape["steps"]), "--levels", levels, *micro, "--val-every",
-             "1000000", "--val-windows", "1", "--sample", "1", "--log", log], ranks, nodes)
+        run([f"{ARGS.build}/examples/train_gpt", TEXT, "--grid", grid, *words, "--ctx", str(shape["context"]),
+             "--batch", str(shape["sequences"]), "--steps", str(shape["steps"]), "--val-every", "1000000",
+             "--val-windows", "1", "--sample", "1", "--log", log], ranks, nodes)
         with open(log, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
     tokens = shape["sequences"] * shape["context"]
@@ -85,6 +95,42 @@ def rows_gpt():
                      "PyTorch, one process": lambda s=shape: torch("gpt", s, "eager", 1),
                      "PyTorch, DDP": lambda s=shape: torch("gpt", s, "ddp", 2),
                      "Quadrille, 1x1x1x2": lambda s=shape: ours_steps(s, "1x1x1x2", 2)}
+
+
+def torch_llama(dtype, way, ranks, steps=12):
+    return torch("llama", {**LLAMA, "steps": steps, "dtype": dtype}, way, ranks)
+
+
+def ours_llama(dtype, grid, ranks, steps=12):
+    with tempfile.TemporaryDirectory() as folder:
+        config = os.path.join(folder, "config.json")
+        with open(config, "w", encoding="ascii") as file:
+            json.dump(LLAMA_CONFIG, file)
+        threads = ["--threads", "1"] if ranks == 1 else []
+        return trained({**LLAMA, "steps": steps}, grid, ranks, ["--model", config, "--dtype", dtype, *threads])
+
+
+def processor_secs(run_steps):
+    """Of a step: of a long run less a short one."""
+    few, many, secs = 3, 15, []
+    for steps in few, many:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run_steps(steps)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        secs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return (secs[1] - secs[0]) / (many - few)
+
+
+def rows_llama():
+    for dtype in "f32", "bf16":
+        yield f"{dtype}, processor time of one thread", {
+            "PyTorch": lambda d=dtype: processor_secs(lambda n: torch_llama(d, "eager", 0, n)),
+            "Quadrille": lambda d=dtype: processor_secs(lambda n: ours_llama(d, "1x1x1x1", 1, n))}
+        yield f"{dtype}, two cores", {
+            "PyTorch, one process, compiled": lambda d=dtype: torch_llama(d, "compile", 1),
+            "PyTorch, one process": lambda d=dtype: torch_llama(d, "eager", 1),
+            "PyTorch, DDP": lambda d=dtype: torch_llama(d, "ddp", 2),
+            "Quadrille, 1x1x1x2": lambda d=dtype: ours_llama(d, "1x1x1x2", 2)}
 
 
 def rows_layer():
@@ -127,12 +173,12 @@ PARSER.add_argument("--build", default="build")
 PARSER.add_argument("--python", default="python3")
 PARSER.add_argument("--rounds", type=int, default=5)
 PARSER.add_argument("--only", default="")
-PARSER.add_argument("part", choices=["gpt", "layer", "wire"])
+PARSER.add_argument("part", choices=["gpt", "llama", "layer", "wire"])
 ARGS = PARSER.parse_args()
 with open("/proc/cpuinfo", encoding="utf-8") as info, open("/proc/loadavg", encoding="utf-8") as load:
     print(f"{re.search(r'model name.*: (.*)', info.read()).group(1)}, {os.cpu_count()} cores; {ARGS.rounds} rounds; "
           f"load before: {' '.join(load.read().split()[:3])}\n")
 print("| | program | ms: median (least to most) | time / that of |\n| --- | --- | --- | --- |", flush=True)
-for NAME, PROGRAMS in {"gpt": rows_gpt, "layer": rows_layer, "wire": rows_wire}[ARGS.part]():
+for NAME, PROGRAMS in {"gpt": rows_gpt, "llama": rows_llama, "layer": rows_layer, "wire": rows_wire}[ARGS.part]():
     if all(word in NAME for word in ARGS.only.split()):
         measure(NAME, PROGRAMS)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of what PyTorch does for comparison: the network of examples/train_gpt, or one of its layers.
 
-usage, in each rank: pytorch_rank.py '{"case": "gpt" or "layer", "dtype": "f32" or "bf16" (autocast),
+usage, in each rank: pytorch_rank.py '{"case": "gpt", "llama" or "layer", "dtype": "f32" or "bf16" (autocast),
                                        "way": "eager", "compile", "ddp", "fsdp", "hsdp" or "tp", "layers": ...,
                                        see pytorch.py}'
 Prints the median seconds of a step, or of a forward and backward, of the slowest rank. Ranks find each other over gloo.
@@ -53,6 +53,52 @@ class GPT(nn.Module):
         x = self.tokens(tokens) + self.positions.weight
         for block in self.blocks:
             x = block(x)
+        return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, hidden, heads, key_heads, ffn):
+        super().__init__()
+        self.head, self.key_heads = hidden // heads, key_heads
+        self.norm1, self.norm2 = nn.RMSNorm(hidden, 1e-5), nn.RMSNorm(hidden, 1e-5)
+        self.qkv = nn.Linear(hidden, hidden + 2 * key_heads * self.head, bias=False)
+        self.proj = nn.Linear(hidden, hidden, bias=False)
+        self.gate_up, self.down = nn.Linear(hidden, 2 * ffn, bias=False), nn.Linear(ffn, hidden, bias=False)
+
+    def forward(self, x, turns):
+        batch, context, hidden = x.shape
+        widths = [hidden, self.key_heads * self.head, self.key_heads * self.head]
+        q, k, v = (part.view(batch, context, -1, self.head).transpose(1, 2)
+                   for part in self.qkv(self.norm1(x)).split(widths, 2))
+        attended = functional.scaled_dot_product_attention(turn(q, turns), turn(k, turns), v, is_causal=True,
+                                                           enable_gqa=True)
+        x = x + self.proj(attended.transpose(1, 2).reshape(batch, context, -1))
+        gate, up = self.gate_up(self.norm2(x)).chunk(2, 2)
+        return x + self.down(functional.silu(gate) * up)
+
+
+def turn(x, turns):
+    """Rotary positions: columns i and i + d/2 are a pair."""
+    cosines, sines = (part.to(x.dtype) for part in turns)
+    first, second = x.chunk(2, 3)
+    return torch.cat((first * cosines - second * sines, second * cosines + first * sines), 3)
+
+
+class Llama(nn.Module):
+    def __init__(self, layers, hidden, heads, context):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, hidden)
+        self.blocks = nn.ModuleList(LlamaBlock(hidden, heads, ASKED["key_heads"], ASKED["ffn"]) for _ in range(layers))
+        self.norm, self.head = nn.RMSNorm(hidden, 1e-5), nn.Linear(hidden, VOCABULARY, bias=False)
+        size = hidden // heads
+        angles = torch.outer(torch.arange(context), 1e4 ** (-torch.arange(0, size, 2) / size))
+        self.register_buffer("cosines", angles.cos())
+        self.register_buffer("sines", angles.sin())
+
+    def forward(self, tokens, targets):
+        x = self.tokens(tokens)
+        for block in self.blocks:
+            x = block(x, (self.cosines, self.sines))
         return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
 
@@ -120,7 +166,8 @@ def time_steps():
     """Whole steps: batch, forward, backward, clipping, AdamW, and the loss as a number."""
     context, sequences = ASKED["context"], ASKED["sequences"] // N_RANKS
     micro = ASKED.get("micro_batch", sequences)
-    model = prepare(GPT(ASKED["layers"], ASKED["hidden"], ASKED["heads"], context))
+    kind = Llama if ASKED["case"] == "llama" else GPT
+    model = prepare(kind(ASKED["layers"], ASKED["hidden"], ASKED["heads"], context))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.3,
                                   fused=ASKED["way"] not in ("fsdp", "hsdp"))
     with open(ASKED["text"], "rb") as file:
