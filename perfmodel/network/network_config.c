@@ -142,16 +142,23 @@ static qdr_status refuse_changes(const qdri_json_node *root)
         {"clip_qkv", "queries and keys that are clipped are not known"},
         {"q_lora_rank", "only attention with keys and values of their own, not latent ones, is known"},
         {"kv_lora_rank", "only attention with keys and values of their own, not latent ones, is known"},
+        {"is_encoder_decoder", "only networks without an encoder are known"},
+        {"multi_query", "the class of this model_type has no such key"},
+        {"rotary_dim", "the class of this model_type has no such key"},
         {"scale_attn_by_inverse_layer_idx", "only scores that all layers scale alike are known"},
         {"quantization_config", "only weights that are not quantized are known"},
         {"pruned_heads", "only networks whose layers have equally many heads are known"},
     };
-    const qdri_json_node code = qdri_json_get(root, "auto_map"), own = qdri_json_get(&code, "AutoModelForCausalLM");
-    if (qdri_json_has(own))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "%s names code of the model's own, whose sizes are not known; leave the key out if the network "
-                        "is as its model_type says",
-                        qdri_json_where(own).text);
+    static const char *const classes[] = {"AutoModelForCausalLM", "AutoModel"};
+    const qdri_json_node code = qdri_json_get(root, "auto_map");
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        const qdri_json_node own = qdri_json_get(&code, classes[i]);
+        if (qdri_json_has(own))
+            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                            "%s names code of the model's own, whose sizes are not known; leave the key out if the "
+                            "network is as its model_type says",
+                            qdri_json_where(own).text);
+    }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const qdri_json_node node = qdri_json_get(root, refused[i].key);
         char text[40];
@@ -191,6 +198,19 @@ static qdri_json_node size_node(const qdri_json_node *root, const qdri_type *typ
     return qdri_json_has(usual) && size != QDRI_FFN ? usual : qdri_json_get(root, gpt2_keys[size]);
 }
 
+/* A size of gpt2 has two names, which must not say different things. */
+static qdr_status check_names(const qdri_json_node *root, const qdri_type *type, int size)
+{
+    const qdri_json_node usual = qdri_json_get(root, usual_keys[size]), own = qdri_json_get(root, gpt2_keys[size]);
+    int64_t a, b;
+    if (!type->is_gpt2 || size == QDRI_FFN || !qdri_json_has(usual) || !qdri_json_has(own)) return QDR_OK;
+    QDR_TRY(qdri_json_int(usual, 1, QDRI_NETWORK_MOST, &a));
+    QDR_TRY(qdri_json_int(own, 1, QDRI_NETWORK_MOST, &b));
+    if (a == b) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %" PRId64 ", but '%s', its other name, is %" PRId64 "; leave one out",
+                    qdri_json_where(usual).text, a, gpt2_keys[size], b);
+}
+
 /* Of absent keys those of the class; null is none but for the width of gpt2's MLP. */
 static qdr_status read_sizes(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
@@ -198,6 +218,7 @@ static qdr_status read_sizes(const qdri_json_node *root, const qdri_type *type, 
                                                &net->vocab,  &net->context, &net->ffn};
     for (int i = 0; i < QDRI_N_TYPE_SIZES; i++) {
         const qdri_json_node node = size_node(root, type, i);
+        QDR_TRY(check_names(root, type, i));
         *sizes[i] = type->sizes[i];
         if (qdri_json_has(node) || (qdri_json_kind_of(node) == QDRI_JSON_NULL && type->sizes[i]))
             QDR_TRY(qdri_json_int(node, 1, QDRI_NETWORK_MOST, sizes[i]));
@@ -263,7 +284,7 @@ static qdr_status read_activation(const qdri_json_node *root, const qdri_type *t
     const qdri_json_node node = qdri_json_get(root, type->activation_key ? type->activation_key : "hidden_act");
     const char *name = type->activation;
     int word;
-    if (qdri_json_has(node)) {
+    if (qdri_json_kind_of(node) != QDRI_JSON_ABSENT) {
         QDR_TRY(qdri_json_word(node, qdri_activation_names, QDRI_N_ACTIVATION_NAMES, &word));
         name = qdri_activation_names[word];
     }

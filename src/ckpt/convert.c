@@ -19,9 +19,10 @@ typedef struct convert_options {
 #define AT(member) .at = offsetof(convert_options, member)
 
 static const option_spec specs[] = {
-    {"from", 0, "MAP", "the input's names and shapes: gpt2, llama or a map, MAP.json; default: by config.json, or ours",
-     OPTION_TEXT, AT(from), .words = "gpt2|llama"},
-    {"to", 0, "MAP", "the same of the output; drops the optimizer's state", OPTION_TEXT, AT(to), .words = "gpt2|llama"},
+    {"from", 0, "MAP",
+     "the input's names and shapes: a model_type or a map, MAP.json; default: by config.json, or ours", OPTION_TEXT,
+     AT(from)},
+    {"to", 0, "MAP", "the same of the output; drops the optimizer's state", OPTION_TEXT, AT(to)},
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16, rounded to nearest; default: the input's types", OPTION_CHOICE,
      AT(dtype), .words = DTYPE_WORDS},
     {"weights", 0, NULL, "parameters only, without the optimizer's state", OPTION_FLAG, AT(weights_only)},
@@ -43,75 +44,54 @@ typedef struct conversion {
     ckpt_naming naming;
     ckpt_plan plan;
     char *note; /* of the output; NULL: that of the input */
-    ckpt_gpt2 gpt2; /* for the config.json of the output */
-    char config_path[FILES_PATH_BYTES]; /* which is written there; "": none is */
+    char config_path[FILES_PATH_BYTES]; /* of the config.json that is written; "": none is */
 } conversion;
 
-static int is_usual(const char *map) { return strcmp(map, "gpt2") == 0 || strcmp(map, "llama") == 0; }
+/* Whether a conversion with a map needs to know the network; one with a map of the user's own needs only names. */
+static int needs_network(const char *name, const ckpt_map *map)
+{
+    return name && (ckpt_map_of(name) || map->needs_heads);
+}
 
-/* The input's names: as --from says, else by the config.json beside it, which is read for both. It says nothing of
- * names of ours, or of a map of the user's own. */
+/* A config.json is that of the map's names. */
+static int check_map(const conversion *c, failure *why)
+{
+    const char *from = c->options->from, *map = from ? ckpt_map_of(from) : NULL;
+    const char *type = c->config.network.architecture;
+    if (!map || strcmp(map, ckpt_map_of(type)) == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "%s: model_type is %s, which has not the names of --from %s; leave out --from",
+                ckpt_show(c->config.path).text, type, from);
+}
+
+/* The input's names and network: by --from and the config.json beside it, which says nothing of names of ours, or of a
+ * map of the user's own; else by its note. */
 static int choose_names(conversion *c, failure *why)
 {
-    const char *from = c->options->from;
+    const char *from = c->options->from, *to = c->options->to;
     const int is_ours = qdr_safetensors_find(c->file, "block0.qkv.weight") >= 0;
     const int is_folder = strcmp(c->path, c->given) != 0;
     ckpt_config *config = &c->config;
-    if (!is_ours && *config->path && (!from || is_usual(from))) {
-        if (ckpt_config_load(config, why)) return why->code;
-        const int has_map = from || is_folder || config->family; /* else names stay, as those of any file do */
-        if (has_map && ckpt_config_read(config, from, why)) return why->code;
-        if (!has_map) ckpt_config_free(config);
-        if (config->family) from = config->family->map;
-    }
-    if (!from) return EXIT_OK;
-    c->naming.from = &c->from;
-    c->naming.keeps_tied = config->family && !config->tied;
-    return ckpt_map_read("--from", from, &c->from, why);
+    if ((from && ckpt_map_read("--from", from, &c->from, why)) || (to && ckpt_map_read("--to", to, &c->to, why)))
+        return why->code;
+    const int from_needs = needs_network(from, &c->from);
+    if (!is_ours && *config->path && (!from || from_needs) &&
+        (ckpt_config_read(config, from || is_folder, why) || (config->has_network && check_map(c, why))))
+        return why->code;
+    if (config->has_network && !from) from = ckpt_map_of(config->network.architecture);
+    if (from && !c->options->from && ckpt_map_read("config.json:", from, &c->from, why)) return why->code;
+    if (!config->has_network && (from_needs || needs_network(to, &c->to)) && ckpt_config_of_note(config, c->file, why))
+        return why->code;
+    if (from) c->naming.from = &c->from;
+    c->naming.keeps_tied = config->has_network && !config->network.tied;
+    c->plan.heads = config->has_network ? config->network.heads : 0;
+    return EXIT_OK;
 }
 
-/* ---- the config.json of the output ---- */
-
-/* Of its first tensor. */
+/* Of the first tensor. */
 static const char *type_of(const ckpt_plan *plan)
 {
     const qdr_tensor *first = &plan->outputs[0].tensor;
     return first->type ? first->type : qdr_dtype_name((qdr_dtype)first->dtype);
-}
-
-static int plan_config(conversion *c, failure *why)
-{
-    ckpt_config other = {.path = ""};
-    char file[FILES_PATH_BYTES];
-    if (c->config.family)
-        c->gpt2 = c->config.gpt2;
-    else if (!ckpt_gpt2_of(&c->plan, qdr_safetensors_metadata(c->file, "note"), &c->gpt2, why))
-        return why->code;
-    const char *slash = strrchr(c->output, '/');
-    const int n = slash ? (int)(slash - c->output) + 1 : 0;
-    if (snprintf(c->config_path, sizeof c->config_path, "%.*sconfig.json", n, c->output) >= FILES_PATH_BYTES)
-        return fail(why, EXIT_USAGE, "ckpt convert: the path %s is too long", ckpt_show(c->output).text);
-    if (ckpt_config_find(c->output, file, &other, why) || !*other.path) return why->code;
-    /* There is one: it stays if it is that of this network. */
-    if (!ckpt_config_load(&other, why)) ckpt_config_read(&other, "gpt2", why);
-    const char *key = why->code ? NULL : ckpt_gpt2_difference(&c->gpt2, type_of(&c->plan), &other);
-    if (key)
-        fail(why, EXIT_USAGE, "%s is there, and of another network: its %s differs; write to another folder",
-             ckpt_show(other.path).text, key);
-    ckpt_config_free(&other);
-    c->config_path[0] = '\0';
-    return why->code;
-}
-
-static void print_config(FILE *file, const void *user, failure *why)
-{
-    const conversion *c = user;
-    json_t *root = ckpt_gpt2_document(&c->gpt2, type_of(&c->plan));
-    if (!root || json_has_failed() ||
-        json_dumpf(root, file, JSON_INDENT(2) | JSON_SORT_KEYS | ckpt_real_digits(c->gpt2.epsilon)))
-        fail(why, EXIT_FAILED, "ckpt convert: config.json could not be written");
-    fputc('\n', file);
-    json_decref(root);
 }
 
 /* ---- metadata ---- */
@@ -163,6 +143,7 @@ static const char **make_metadata(const conversion *c, failure *why)
 static void print_rest(conversion *c)
 {
     const ckpt_config *config = &c->config;
+    const qdr_network *net = &config->network;
     const char *to = c->options->to;
     if (c->plan.n_dropped)
         printf("%d tensor%s of the optimizer's state %s left out\n", c->plan.n_dropped, PLURAL(c->plan.n_dropped),
@@ -170,16 +151,15 @@ static void print_rest(conversion *c)
     if (c->plan.ignored.n) printf("left out, as the map says: %s\n", ckpt_names_end(&c->plan.ignored));
     if (c->plan.tied.n)
         printf("left out, since another tensor has the same elements: %s\n", ckpt_names_end(&c->plan.tied));
-    if (*config->unsaid)
-        printf("%s does not say what means, by default, %s\n", ckpt_show(config->path).text, config->unsaid);
-    if (*config->unapplied) printf("not applied here: %s\n", config->unapplied);
-    if (c->naming.from && !to && c->options->from && strcmp(c->options->from, "gpt2") == 0 && !config->document &&
-        !qdr_safetensors_metadata(c->file, "note"))
-        printf("no config.json lies beside %s: only names are converted, and train_gpt --load needs --heads\n",
-               ckpt_show(c->path).text);
+    if (config->has_network && !config->is_of_note)
+        printf("%s: %s with %lld layers, %lld features, %lld heads of %lld, epsilon %g\n", ckpt_show(config->path).text,
+               net->architecture, (long long)net->layers, (long long)net->hidden, (long long)net->heads,
+               (long long)net->head_size, net->norm_epsilon);
+    if (c->naming.from && !to && config->is_of_note && !config->has_network)
+        printf("no config.json lies beside %s: only names are converted%s\n", ckpt_show(c->path).text,
+               strcmp(c->options->from, "gpt2") == 0 ? ", and train_gpt --load needs --heads" : "");
     if (*c->config_path) printf("%s: that of this network\n", ckpt_show(c->config_path).text);
-    if (to && strcmp(to, "gpt2") == 0 && !c->gpt2.heads)
-        printf("no config.json is written: the note of %s does not say the number of heads\n", ckpt_show(c->path).text);
+    if (to && *config->lack) printf("no config.json is written: %s\n", config->lack);
 }
 
 static int write_all(conversion *c, failure *why)
@@ -191,7 +171,7 @@ static int write_all(conversion *c, failure *why)
         .metadata = metadata,
     };
     if (metadata && !ckpt_write(&c->plan, &writing, why)) {
-        if (*c->config_path) files_write("ckpt convert", c->config_path, print_config, c, why);
+        if (*c->config_path) ckpt_config_write(&c->config, c->config_path, why);
         if (!why->code) print_rest(c);
     }
     free(metadata);
@@ -201,15 +181,18 @@ static int write_all(conversion *c, failure *why)
 static int convert(conversion *c, failure *why)
 {
     const convert_options *options = c->options;
-    if (ckpt_config_find(c->given, c->path, &c->config, why) || ckpt_open(c->path, &c->file, why) ||
-        choose_names(c, why) || (options->to && ckpt_map_read("--to", options->to, &c->to, why)))
+    ckpt_config *config = &c->config;
+    if (ckpt_config_find(c->given, c->path, config, why) || ckpt_open(c->path, &c->file, why) || choose_names(c, why))
         return why->code;
     const char *prefix = qdr_safetensors_metadata(c->file, "prefix");
-    c->plan = (ckpt_plan){.path = c->path, .file = c->file, .lacks_prefix = prefix && !*prefix};
-    if (ckpt_plan_make(&c->naming, &c->plan, why) || ckpt_config_check(&c->config, &c->plan, why)) return why->code;
-    if (c->config.document && !(c->note = ckpt_config_note(&c->config)))
+    c->plan.path = c->path;
+    c->plan.file = c->file;
+    c->plan.lacks_prefix = prefix && !*prefix;
+    if (ckpt_plan_make(&c->naming, &c->plan, why) || ckpt_config_check(config, &c->plan, why)) return why->code;
+    if (config->document && !config->is_of_note && !(c->note = ckpt_config_note(config)))
         return fail_memory(why, "ckpt convert: out of memory for the note");
-    if (options->to && strcmp(options->to, "gpt2") == 0 && plan_config(c, why)) return why->code;
+    if (options->to && config->document && ckpt_config_place(config, c->output, type_of(&c->plan), c->config_path, why))
+        return why->code;
     return write_all(c, why);
 }
 

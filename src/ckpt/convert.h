@@ -21,6 +21,7 @@ typedef struct ckpt_rule {
     const char *ours, *theirs[CKPT_PARTS]; /* theirs: joined along our first axis */
     int n_theirs;
     int is_transposed, is_optional;
+    int by_head; /* 0, or how many blocks of ours theirs have head by head: [heads, by_head, rows of a head] */
     const char *first; /* NULL, or a tensor of ours: the first part has as many rows as that has columns */
     const char *tied; /* NULL, or a tensor of ours: theirs is dropped if it has the same elements */
 } ckpt_rule;
@@ -31,9 +32,12 @@ typedef struct ckpt_map {
     ckpt_rule *rules;
     const char **ignored;
     int n_rules, n_ignored;
+    int needs_heads; /* not 0: a rule has by_head */
 } ckpt_map;
 
-/* Reads a map by name (gpt2) or path, for an option ("--from"). */
+/* The name of the map of a model_type of transformers; NULL: there is none. */
+const char *ckpt_map_of(const char *model_type);
+/* Reads a map by model_type, name or path, for an option ("--from"). */
 int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why);
 void ckpt_map_free(ckpt_map *map);
 int ckpt_read_json(const char *path, size_t max_bytes, json_t **document, failure *why);
@@ -52,7 +56,7 @@ typedef struct ckpt_source {
     int64_t shape[QDR_TENSOR_MAX_DIMS];
     int n_pieces, pieces[CKPT_PARTS]; /* tensors of the input, joined along the first axis */
     int is_transposed; /* pieces are stored as [columns, rows] */
-    const ckpt_rule *rule; /* NULL: there is no map */
+    const ckpt_rule *rule; /* by which pieces are stored; NULL: there is no map */
     int64_t block;
 } ckpt_source;
 
@@ -62,7 +66,7 @@ typedef struct ckpt_output {
     char *name;
     int source;
     int64_t first_row, n_rows;
-    int is_transposed; /* it is stored as [columns, rows] */
+    const ckpt_rule *rule; /* by which it is stored; NULL: there is no map */
 } ckpt_output;
 
 typedef struct ckpt_plan {
@@ -72,6 +76,7 @@ typedef struct ckpt_plan {
     ckpt_output *outputs;
     int n_sources, n_outputs, n_dropped;
     int lacks_prefix; /* names of theirs lack the map's prefix */
+    int64_t heads; /* of the network; 0: not known */
     ckpt_names ignored, tied; /* left out, as the map says; since another tensor has the same elements */
 } ckpt_plan;
 

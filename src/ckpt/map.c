@@ -82,6 +82,19 @@ static int take_flag(const reading *r, json_t *object, const char *key, int *fla
     return EXIT_OK;
 }
 
+static int take_by_head(const reading *r, json_t *object, ckpt_rule *rule)
+{
+    const json_t *value = json_object_get(object, "by_head");
+    rule->by_head = (int)json_integer_value(value);
+    if (value && (json_integer_value(value) < 2 || json_integer_value(value) > CKPT_PARTS))
+        return fail(r->why, EXIT_USAGE, "%s: the rule of %s: 'by_head' is a whole number from 2 to %d", r->path,
+                    ckpt_show(rule->ours).text, CKPT_PARTS);
+    if (value && (rule->n_theirs > 1 || rule->is_transposed))
+        return fail_map(r, "'by_head' needs a rule with one name of theirs, not transposed", rule->ours);
+    r->map->needs_heads |= rule->by_head;
+    return EXIT_OK;
+}
+
 static int take_theirs(const reading *r, json_t *list, ckpt_rule *rule)
 {
     const size_t n = json_array_size(list);
@@ -102,13 +115,13 @@ static int take_theirs(const reading *r, json_t *list, ckpt_rule *rule)
 
 static int take_rule(const reading *r, json_t *object, ckpt_rule *rule)
 {
-    static const char *const keys[] = {"ours", "theirs", "transpose", "optional", "first", "tied"};
+    static const char *const keys[] = {"ours", "theirs", "transpose", "by_head", "optional", "first", "tied"};
     json_t *first = json_object_get(object, "first"), *tied = json_object_get(object, "tied");
     if (!json_is_object(object)) return fail_map(r, "a rule is an object with 'ours' and 'theirs'", "");
     if (check_keys(r, object, keys, sizeof keys / sizeof *keys) ||
         take_name(r, json_object_get(object, "ours"), "ours", &rule->ours) ||
         take_theirs(r, json_object_get(object, "theirs"), rule) ||
-        take_flag(r, object, "transpose", &rule->is_transposed) ||
+        take_flag(r, object, "transpose", &rule->is_transposed) || take_by_head(r, object, rule) ||
         take_flag(r, object, "optional", &rule->is_optional) || (first && take_name(r, first, "first", &rule->first)) ||
         (tied && take_name(r, tied, "tied", &rule->tied)))
         return r->why->code;
@@ -172,6 +185,30 @@ static int take_map(const reading *r, json_t *root)
 
 /* ---- the file ---- */
 
+const char *ckpt_map_of(const char *model_type)
+{
+    static const char *const maps[][2] = {{"cohere2", "cohere2"},
+                                          {"gemma", "llama"},
+                                          {"gemma2", "gemma2"},
+                                          {"gemma3_text", "gemma2"},
+                                          {"glm4", "glm4"},
+                                          {"gpt2", "gpt2"},
+                                          {"gpt_neox", "gpt_neox"},
+                                          {"granite", "llama"},
+                                          {"llama", "llama"},
+                                          {"mistral", "llama"},
+                                          {"olmo2", "olmo2"},
+                                          {"olmo3", "olmo2"},
+                                          {"phi3", "phi3"},
+                                          {"qwen2", "llama"},
+                                          {"qwen3", "llama"},
+                                          {"smollm3", "llama"},
+                                          {"starcoder2", "starcoder2"}};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (strcmp(maps[i][0], model_type) == 0) return maps[i][1];
+    return NULL;
+}
+
 int ckpt_read_json(const char *path, size_t max_bytes, json_t **document, failure *why)
 {
     char *text;
@@ -186,10 +223,13 @@ int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, f
 {
     char path[FILES_PATH_BYTES];
     reading r = {.map = map, .why = why};
+    const char *usual = ckpt_map_of(name_or_path);
     *map = (ckpt_map){.prefix = ""};
-    if (qdr_data_find("checkpoints", name_or_path, path, sizeof path) != QDR_OK)
-        return fail(why, EXIT_USAGE, "%s '%s': there is no such map; use gpt2, llama or a file NAME.json", option,
-                    ckpt_show(name_or_path).text);
+    if (qdr_data_find("checkpoints", usual ? usual : name_or_path, path, sizeof path) != QDR_OK)
+        return fail(why, EXIT_USAGE,
+                    "%s '%s': there is no such map; use a model_type that --help lists, as gpt2, llama, or a file "
+                    "NAME.json",
+                    option, ckpt_show(name_or_path).text);
     snprintf(r.path, sizeof r.path, "%s", ckpt_show(path).text);
     if (!ckpt_read_json(path, MAX_MAP_BYTES, &map->document, why)) take_map(&r, map->document);
     return why->code;

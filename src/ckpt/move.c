@@ -21,6 +21,7 @@ typedef struct moving {
     qdr_dtype as; /* in which elements are read; U8: as they are */
     int64_t each; /* bytes of an element */
     int64_t width; /* elements of a row of the output */
+    int is_transposed; /* the output */
     char *band, *block;
     ckpt_progress *progress;
 } moving;
@@ -99,34 +100,63 @@ static void transpose(const char *from, int64_t n_rows, int64_t n_cols, char *to
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Fills a band: rows [first, first + n) of the output. */
-static int read_band(const moving *m, int64_t first, int64_t n, failure *why)
+/* ---- rows head by head ---- */
+
+/* The rows of a head in one block: those that follow each other in any order. */
+static int64_t run_rows(const ckpt_rule *rule, int64_t rows, int64_t heads)
+{
+    return rule && rule->by_head ? rows / (rule->by_head * heads) : rows;
+}
+
+/* Where the row of a matrix [outer, inner, run] is in [inner, outer, run]. */
+static int64_t swapped(int64_t row, int64_t outer, int64_t inner, int64_t run)
+{
+    return (row / run % inner * outer + row / run / inner) * run + row % run;
+}
+
+/* Reads rows [row, row_end) of the source, and of them `cols` columns, to a place in the band. */
+static int read_rows(const moving *m, int64_t row, int64_t row_end, int64_t col, int64_t cols, char *to, failure *why)
 {
     const ckpt_source *source = m->source;
-    const ckpt_output *output = m->output;
-    const int64_t n_cols = ckpt_columns_of(source->n_dims, source->shape);
-    /* The band as rows and columns of the source. */
-    const int64_t row = output->first_row + (output->is_transposed ? 0 : first);
-    const int64_t row_end = row + (output->is_transposed ? output->n_rows : n);
-    const int64_t col = output->is_transposed ? first : 0, cols = output->is_transposed ? n : n_cols;
+    const int64_t n_cols = ckpt_columns_of(source->n_dims, source->shape), heads = m->plan->heads;
     int64_t begin = 0; /* of the piece */
     for (int i = 0; i < source->n_pieces; i++) {
         const qdr_tensor *piece = qdr_safetensors_tensor(m->plan->file, source->pieces[i]);
         const int64_t n_rows = source->is_transposed ? piece->shape[1] : ckpt_rows(piece->n_dims, piece->shape);
-        const int64_t from = larger(row, begin), end = smaller(row_end, begin + n_rows);
-        rectangle r = {.row = from - begin, .col = col, .n_rows = end - from, .n_cols = cols, .stored_cols = n_cols};
-        if (source->is_transposed)
-            r = (rectangle){
-                .row = col, .col = from - begin, .n_rows = cols, .n_cols = end - from, .stored_cols = n_rows};
-        begin += n_rows;
-        if (end <= from) continue;
-        char *to = m->band + (output->is_transposed ? from - row : (from - row) * m->width) * m->each;
-        if (source->is_transposed == output->is_transposed) {
-            if (read_rectangle(m, source->pieces[i], &r, to, m->width, why)) return why->code;
-        } else {
-            if (read_rectangle(m, source->pieces[i], &r, m->block, r.n_cols, why)) return why->code;
-            transpose(m->block, r.n_rows, r.n_cols, to, m->width, m->each);
+        const int64_t end = smaller(row_end, begin + n_rows), run = run_rows(source->rule, n_rows, heads);
+        for (int64_t from = larger(row, begin), stop; from < end; from = stop) {
+            int64_t at = from - begin;
+            stop = smaller(end, from + run - at % run);
+            if (run < n_rows) at = swapped(at, source->rule->by_head, heads, run);
+            rectangle r = {.row = at, .col = col, .n_rows = stop - from, .n_cols = cols, .stored_cols = n_cols};
+            if (source->is_transposed)
+                r = (rectangle){.row = col, .col = at, .n_rows = cols, .n_cols = stop - from, .stored_cols = n_rows};
+            char *place = to + (from - row) * (m->is_transposed ? 1 : m->width) * m->each;
+            if (source->is_transposed == m->is_transposed) {
+                if (read_rectangle(m, source->pieces[i], &r, place, m->width, why)) return why->code;
+            } else {
+                if (read_rectangle(m, source->pieces[i], &r, m->block, r.n_cols, why)) return why->code;
+                transpose(m->block, r.n_rows, r.n_cols, place, m->width, m->each);
+            }
         }
+        begin += n_rows;
+    }
+    return EXIT_OK;
+}
+
+/* Fills a band: rows [first, first + n) of the output. */
+static int read_band(const moving *m, int64_t first, int64_t n, failure *why)
+{
+    const ckpt_output *output = m->output;
+    const int64_t heads = m->plan->heads, run = run_rows(output->rule, output->n_rows, heads);
+    if (m->is_transposed)
+        return read_rows(m, output->first_row, output->first_row + output->n_rows, first, n, m->band, why);
+    for (int64_t at = first, stop; at < first + n; at = stop) {
+        stop = smaller(first + n, at + run - at % run);
+        const int64_t row = output->first_row +
+                            (run < output->n_rows ? swapped(at, heads, output->rule->by_head, run) : at);
+        char *to = m->band + (at - first) * m->width * m->each;
+        if (read_rows(m, row, row + stop - at, 0, m->width, to, why)) return why->code;
     }
     return EXIT_OK;
 }
@@ -150,8 +180,10 @@ int ckpt_move(const ckpt_plan *plan, const ckpt_output *output, qdr_safetensors 
     const ckpt_source *source = &plan->sources[output->source];
     const qdr_tensor *tensor = &output->tensor;
     const int64_t n_cols = ckpt_columns_of(source->n_dims, source->shape);
-    const int is_plain = source->n_pieces == 1 && !source->is_transposed && !output->is_transposed;
-    const int is_turned = source->is_transposed != output->is_transposed;
+    const ckpt_rule *from = source->rule, *to_rule = output->rule;
+    const int is_transposed = to_rule && to_rule->is_transposed, is_turned = source->is_transposed != is_transposed;
+    const int is_by_head = (from && from->by_head) || (to_rule && to_rule->by_head);
+    const int is_plain = source->n_pieces == 1 && !source->is_transposed && !is_transposed && !is_by_head;
     if (tensor->n_elems == 0) return EXIT_OK;
     moving m = {.plan = plan,
                 .source = source,
@@ -160,7 +192,8 @@ int ckpt_move(const ckpt_plan *plan, const ckpt_output *output, qdr_safetensors 
                 .index = index,
                 .as = tensor->type ? QDR_U8 : (qdr_dtype)tensor->dtype,
                 .each = tensor->bytes / tensor->n_elems,
-                .width = output->is_transposed ? output->n_rows : n_cols,
+                .width = is_transposed ? output->n_rows : n_cols,
+                .is_transposed = is_transposed,
                 .progress = progress};
     const int64_t most = is_turned ? BAND_BYTES : JOINED_BYTES;
     const int64_t band_rows = is_plain ? 1 : larger(1, most / (m.width * m.each));

@@ -30,6 +30,24 @@ static int has_whole_bytes(const qdr_tensor *tensor)
     return tensor->n_elems == 0 || tensor->bytes % tensor->n_elems == 0;
 }
 
+static int is_cut_by(const ckpt_rule *rule) { return rule->is_transposed || rule->n_theirs > 1 || rule->by_head; }
+
+/* Rows that are stored head by head must be those of whole heads. */
+static int check_heads(const making *m, const ckpt_rule *rule, const ckpt_source *source, failure *why)
+{
+    const ckpt_plan *plan = m->plan;
+    const int64_t rows = ckpt_rows(source->n_dims, source->shape);
+    if (!rule->by_head) return EXIT_OK;
+    if (!plan->heads)
+        return fail(why, EXIT_USAGE,
+                    "%s: %s is stored head by head, but neither a config.json beside the file nor its note says how "
+                    "many heads there are; put the model's config.json there",
+                    ckpt_show(plan->path).text, ckpt_show(source->name).text);
+    if (rows % rule->by_head == 0 && rows / rule->by_head % plan->heads == 0) return EXIT_OK;
+    return fail(why, EXIT_USAGE, "%s: the %" PRId64 " rows of %s are not %d of each of %" PRId64 " heads, all alike",
+                ckpt_show(plan->path).text, rows, ckpt_show(source->name).text, rule->by_head, plan->heads);
+}
+
 /* ---- sources ---- */
 
 static const ckpt_source *find_source(const making *m, const char *pattern, int64_t block)
@@ -54,7 +72,7 @@ static int check_piece(const making *m, const ckpt_source *source, const qdr_ten
 {
     const char *path = m->plan->path;
     const qdr_tensor *first = input_of(m->plan, source->pieces[0]);
-    const int is_cut = source->is_transposed || source->rule->n_theirs > 1;
+    const int is_cut = is_cut_by(source->rule);
     if (source->is_transposed && piece->n_dims != 2)
         return fail(why, EXIT_USAGE, "%s: tensor %s has the shape %s; only a matrix can be transposed",
                     ckpt_show(path).text, ckpt_show(piece->name).text, ckpt_shape(piece).text);
@@ -119,7 +137,7 @@ static int add_source(const ckpt_rule *rule, int64_t block, const int *numbers, 
     *source = (ckpt_source){.is_transposed = rule->is_transposed, .rule = rule, .block = block};
     for (int part = 0; part < rule->n_theirs; part++)
         if (add_piece(m, source, m->kept[numbers[part]], why)) return why->code;
-    return name_source(m, ckpt_expand(rule->ours, block), why);
+    return name_source(m, ckpt_expand(rule->ours, block), why) || check_heads(m, rule, source, why);
 }
 
 static int64_t piece_rows(const ckpt_plan *plan, const ckpt_source *source, int part)
@@ -183,7 +201,7 @@ static int64_t bytes_of(const ckpt_plan *plan, const ckpt_source *source, const 
 }
 
 /* Adds an output of these rows; takes the name. */
-static int add_output(const making *m, int number, char *name, int64_t first_row, int64_t n_rows, int is_transposed,
+static int add_output(const making *m, int number, char *name, int64_t first_row, int64_t n_rows, const ckpt_rule *rule,
                       failure *why)
 {
     ckpt_plan *plan = m->plan;
@@ -196,7 +214,7 @@ static int add_output(const making *m, int number, char *name, int64_t first_row
                             .source = number,
                             .first_row = first_row,
                             .n_rows = n_rows,
-                            .is_transposed = is_transposed,
+                            .rule = rule,
                             .tensor = {.name = name, .type = source->type, .dtype = source->dtype}};
     qdr_tensor *tensor = &output->tensor;
     if (is_converted) {
@@ -206,7 +224,7 @@ static int add_output(const making *m, int number, char *name, int64_t first_row
     tensor->n_dims = source->n_dims;
     memcpy(tensor->shape, source->shape, sizeof tensor->shape);
     if (tensor->n_dims) tensor->shape[0] = n_rows;
-    if (is_transposed) {
+    if (rule && rule->is_transposed) {
         tensor->shape[0] = source->shape[1];
         tensor->shape[1] = n_rows;
     }
@@ -223,18 +241,18 @@ static int add_outputs(const ckpt_rule *rule, int64_t block, const int *numbers,
     const ckpt_source *source = &m->plan->sources[numbers[0]];
     const qdr_tensor *piece = input_of(m->plan, source->pieces[0]);
     const size_t n_prefix = strlen(map->prefix);
-    const int is_cut = rule->is_transposed || rule->n_theirs > 1;
     int64_t rows[CKPT_PARTS] = {0}, first_row = 0;
-    if ((rule->is_transposed && source->n_dims != 2) || (is_cut && (source->n_dims < 1 || !has_whole_bytes(piece))))
+    if ((rule->is_transposed && source->n_dims != 2) ||
+        (is_cut_by(rule) && (source->n_dims < 1 || !has_whole_bytes(piece))))
         return fail(why, EXIT_USAGE, "%s: tensor %s is %s with %d dimension%s, which cannot be %s",
                     ckpt_show(m->plan->path).text, ckpt_show(source->name).text, source->type, source->n_dims,
                     PLURAL(source->n_dims), rule->is_transposed ? "transposed" : "split");
-    if (split(m, rule, block, source, rows, why)) return why->code;
+    if (check_heads(m, rule, source, why) || split(m, rule, block, source, rows, why)) return why->code;
     for (int part = 0; part < rule->n_theirs && !why->code; part++) {
         const char *pattern = rule->theirs[part];
         const int is_prefixed = n_prefix && strncmp(pattern, map->prefix, n_prefix) == 0;
         const char *shown = pattern + (is_prefixed && m->plan->lacks_prefix ? n_prefix : 0);
-        add_output(m, numbers[0], ckpt_expand(shown, block), first_row, rows[part], rule->is_transposed, why);
+        add_output(m, numbers[0], ckpt_expand(shown, block), first_row, rows[part], rule, why);
         first_row += rows[part];
     }
     return why->code;
@@ -245,7 +263,7 @@ static int add_outputs(const ckpt_rule *rule, int64_t block, const int *numbers,
 /* A vector of ours may be stored as a row, which is a matrix to others. */
 static void make_vector(ckpt_source *source)
 {
-    static const char *const endings[] = {".bias", ".gamma", ".beta"};
+    static const char *const endings[] = {"bias", "gamma", "beta"};
     const size_t n = strlen(source->name);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         const size_t bytes = strlen(endings[i]);
@@ -300,7 +318,7 @@ static int make_outputs(making *m, const char **names, failure *why)
     for (int i = 0; i < plan->n_sources && !why->code; i++) {
         const ckpt_source *source = &plan->sources[i];
         char *name = source->name ? strdup(source->name) : NULL;
-        add_output(m, i, name, 0, ckpt_rows(source->n_dims, source->shape), 0, why);
+        add_output(m, i, name, 0, ckpt_rows(source->n_dims, source->shape), NULL, why);
     }
     return why->code;
 }
