@@ -105,9 +105,10 @@ int ckpt_config_read(ckpt_config *config, int needed, failure *why)
 static json_t *gpt2_document(const qdr_network *n)
 {
     return json_pack("{s:[s], s:s, s:s, s:f, s:f, s:f, s:n, s:n, s:f, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I}",
-                     "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", n->activation,
-                     "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "bos_token_id", "eos_token_id",
-                     "layer_norm_epsilon", n->norm_epsilon, "tie_word_embeddings", n->tied, "scale_attn_weights",
+                     "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function",
+                     *n->activation ? n->activation : "gelu_new", "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop",
+                     0.0, "bos_token_id", "eos_token_id", "layer_norm_epsilon",
+                     n->norm_epsilon > 0 ? n->norm_epsilon : 1e-5, "tie_word_embeddings", n->tied, "scale_attn_weights",
                      !(n->attention_scale > 0), "n_layer", (json_int_t)n->layers, "n_embd", (json_int_t)n->hidden,
                      "n_head", (json_int_t)n->heads, "n_positions", (json_int_t)n->positions, "vocab_size",
                      (json_int_t)n->vocab, "n_inner", (json_int_t)n->ffn);
@@ -166,7 +167,7 @@ static qdr_status take_note(ckpt_config *config, const json_t *note, const qdr_s
     const qdr_network given = config->network, old = older(note, file);
     if (kept && json_object_get(kept, "model_type")) {
         config->document = json_deep_copy(kept);
-        return config->document ? cut_positions(config, file) : QDR_ERR_MEMORY;
+        return config->document ? QDR_OK : QDR_ERR_MEMORY;
     }
     if (kept && is_gpt2(&given)) return make_document(config, &given, &given);
     if (!kept && old.heads > 0 && old.layers > 0) return make_document(config, &old, NULL);
@@ -185,6 +186,7 @@ int ckpt_config_of_note(ckpt_config *config, const qdr_safetensors *file, failur
     if (status >= 0 && note && note[strspn(note, " \t\r\n")] == '{')
         status = qdr_json_read(note, strlen(note), "its note", &root);
     if (status >= 0) status = take_note(config, root, file);
+    if (status >= 0 && !*config->lack) status = cut_positions(config, file);
     json_decref(root);
     if (status == QDR_ERR_MEMORY || json_has_failed())
         return fail_memory(why, "ckpt convert: out of memory for the note of %s",
@@ -221,6 +223,7 @@ static void check_parameter(const qdr_network_parameter *parameter, void *user)
                                .shape = {parameter->is_vector ? parameter->n_cols : parameter->n_rows,
                                          parameter->is_vector ? 0 : parameter->n_cols}};
     int tried = 0;
+    if (c->why->code) return;
     while (tried < plan->n_sources && strcmp(plan->sources[c->at].name, parameter->name) != 0) {
         c->at = (c->at + 1) % plan->n_sources;
         tried++;

@@ -231,21 +231,25 @@ static int run(int argc, char **argv)
 
 const command ckpt_convert = {
     .name = "ckpt convert",
-    .summary = "change names, shapes, types and files: GPT-2 and Llama of Hugging Face to ours and back",
+    .summary = "change names, shapes, types and files: models of Hugging Face to ours and back",
     .usage = "quadrille ckpt convert FILE OUT [OPTION]...",
     .text = "Writes the tensors of FILE, or of the several files of a .safetensors.index.json, to OUT, with\n"
             "checksums. --from and --to take a map: it says how another program's tensors are named, joined,\n"
-            "split and transposed to become ours. gpt2 and llama are for Hugging Face's models; other maps are\n"
-            "JSON, as in share/quadrille/checkpoints. Names that a map does not know are refused. Reads and\n"
-            "writes pieces: files may be larger than memory. Never replaces its input. First checks the checksums\n"
-            "of the tensors that it uses, where FILE has them: if one is damaged, it exits with 4 and writes\n"
-            "nothing. FILE may be a folder. A config.json beside it says whose names these are, and what their\n"
-            "network computes, which goes into the note of OUT; what this library does not compute is refused.",
+            "split and transposed to become ours. Those of Hugging Face's models are known by the model_type:\n"
+            "cohere2, gemma, gemma2, gemma3_text, glm4, gpt2, gpt_neox, granite, llama, mistral, olmo2, olmo3,\n"
+            "phi3, qwen2, qwen3, smollm3, starcoder2. Other maps are JSON, as in share/quadrille/checkpoints.\n"
+            "Names that a map does not know are refused. Reads and writes pieces: files may be larger than\n"
+            "memory. Never replaces its input. First checks the checksums of the tensors that it uses, where\n"
+            "FILE has them: if one is damaged, it exits with 4 and writes nothing. FILE may be a folder. A\n"
+            "config.json beside it says whose names these are, and what their network computes, which goes into\n"
+            "the note of OUT; what this library does not compute, and other tensors than its, are refused. --to\n"
+            "writes the config.json back.",
     .options = specs,
-    .examples = "  quadrille ckpt convert gpt2 run.safetensors --dtype f32\n"
-                "  quadrille ckpt convert model.safetensors.index.json run.safetensors --from llama\n"
-                "  quadrille ckpt convert run.safetensors model.safetensors --to llama --dtype bf16 --max-size 5G\n"
-                "  quadrille ckpt convert run.safetensors weights.safetensors --weights\n",
+    .examples =
+        "  quadrille ckpt convert gpt2 run.safetensors --dtype f32\n"
+        "  quadrille ckpt convert Qwen3-0.6B run.safetensors\n"
+        "  quadrille ckpt convert run.safetensors back/model.safetensors --to qwen3 --dtype bf16 --max-size 5G\n"
+        "  quadrille ckpt convert run.safetensors weights.safetensors --weights\n",
     .is_local = 1,
     .run = run,
 };

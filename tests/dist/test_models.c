@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks of config.json files against Hugging Face's transformers: loss, logits' gradients and steps of AdamW that
+/* Networks of config.json files against Hugging Face's transformers: logits, loss, its gradients and steps of AdamW that
  * tests/reference/networks/oracle.py has computed in float64, on several grids, in both layouts.
  *
- *   test_models [--type f64|f32] [--grid XxYxZxD] [CASE ...]
+ *   test_models [--type f64|f32] [--grid XxYxZxD] [--load FOLDER] [CASE ...]
+ *   test_models --write FOLDER [CASE ...]
  *
+ * --write: what save_pretrained() would write, FOLDER/CASE/model.safetensors. --load: networks and parameters are those
+ * of FOLDER/CASE.safetensors, which `quadrille ckpt convert` has made of that; one step.
  * Parameters and tokens are functions of names and indices, so that expected.json is all that is read besides the
  * config.json. */
+#include <pthread.h>
+
+#include "common/network_note.h"
 #include "core/json.h"
 #include "dist.h"
+#include "quadrille/safetensors.h"
 #include "reference/model_tensors.h"
 
 enum { N_SEQUENCES = 3, CONTEXT = 22, VOCAB = 67, N_STEPS = 20, N_ROWS = N_SEQUENCES * CONTEXT, N_SHORT = 4 };
@@ -25,10 +32,13 @@ typedef struct run {
     qdr_layout layout;
     tolerance may_be_off;
     const qdri_json_node *expected;
+    const char *file; /* of parameters; "": made here */
+    double logits[N_ROWS * VOCAB]; /* of all ranks */
+    pthread_mutex_t lock;
     int n_bad;
 } run;
 
-static _Thread_local const run *at;
+static _Thread_local run *at;
 
 static void bad(const char *what, const char *name, double got, double expected, double off)
 {
@@ -89,43 +99,89 @@ static void load_parameters(qdr_stack *stack, int index)
     free(full);
 }
 
+static void load_file(qdr_stack *stack)
+{
+    const char *longer = at->network.positions ? "embedding.positions" : NULL;
+    const qdr_checkpoint_load_opts cut = {QDR_INIT(qdr_checkpoint_load_opts), .first_rows = longer};
+    qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
+    DIST_OK(qdr_checkpoint_load_with(stack, NULL, at->file, &cut, &loaded));
+}
+
 /* ---- comparing ---- */
 
 static int is_off(double got, double expected, double may_be_off) { return !(fabs(got - expected) <= may_be_off); }
 
-/* Norm and three projections of each of the model's tensors that the parameter holds. */
-static int check_gradient(qdr_stack *stack, int index, const qdri_json_node *gradients)
+/* Adds a number to the squares and projections. */
+static void add_number(double sums[N_SHORT], double number, int64_t i)
+{
+    sums[0] += number * number;
+    for (int k = 1; k < N_SHORT; k++) {
+        const char dot[] = {'d', 'o', 't', (char)('0' + k - 1), '\0'};
+        sums[k] += number * tensor_number(dot, i);
+    }
+}
+
+/* Compares the sums with the norm and three projections that are expected. */
+static int check_sums(double sums[N_SHORT], const char *name, qdri_json_node node, double may_be_off)
 {
     static const char *const names[N_SHORT] = {"the norm", "projection 0", "projection 1", "projection 2"};
+    const double norm = number(qdri_json_at(&node, 0));
+    int n_bad = 0;
+    sums[0] = sqrt(sums[0]);
+    for (int k = 0; k < N_SHORT; k++) {
+        const double expected = number(qdri_json_at(&node, (size_t)k));
+        if (!is_off(sums[k], expected, may_be_off * norm + 1e-15)) continue;
+        bad(names[k], name, sums[k], expected, fabs(sums[k] - expected) / norm);
+        n_bad++;
+    }
+    return n_bad;
+}
+
+/* This rank's logits, at their places; a rank's copies are equal. */
+static void keep_logits(const qdr_stack *stack)
+{
+    const qdr_edge edge = qdr_stack_find_edge(stack, "head");
+    const qdr_owned owned = dist_edge_owned(stack, edge);
+    const void *value = dist_edge_value(stack, edge);
+    const double factor = at->network.logits_factor > 0 ? at->network.logits_factor : 1, cap = at->network.logits_cap;
+    int64_t local = 0;
+    DIST_OK(qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(qdr_stack_grid(stack)))));
+    pthread_mutex_lock(&at->lock);
+    for (int64_t row = owned.rows.begin; row < owned.rows.end; row++)
+        for (int range = 0; range < owned.n_ranges; range++)
+            for (int64_t col = owned.cols[range].begin; col < owned.cols[range].end; col++) {
+                const double logit = factor * dist_get(value, at->dtype, local++);
+                at->logits[row * VOCAB + col] = cap > 0 ? cap * tanh(logit / cap) : logit;
+            }
+    pthread_mutex_unlock(&at->lock);
+}
+
+static int check_logits(run *r)
+{
+    double sums[N_SHORT] = {0};
+    at = r;
+    for (int64_t i = 0; i < N_ROWS * VOCAB; i++) add_number(sums, r->logits[i], i);
+    return check_sums(sums, "logits", qdri_json_get(r->expected, "logits"), r->may_be_off.loss);
+}
+
+/* Each of the model's tensors that the parameter holds. */
+static int check_gradient(qdr_stack *stack, int index, const qdri_json_node *gradients)
+{
     const qdr_parameter p = dist_parameter(stack, index);
     const qdr_dtype type = dist_sum_type(at->dtype);
+    const int is_first = qdr_context_rank(qdr_grid_context(qdr_stack_grid(stack))) == 0;
     void *full = malloc((size_t)p.n_global * qdr_dtype_bytes(type));
     tensor_list list;
     int n_bad = 0;
     DIST_CHECK(full != NULL, "memory");
     DIST_CHECK(tensors_of(&at->network, p.name, &list), "%s is in no tensor of the model", p.name);
     DIST_OK(qdr_stack_gather_parameter(stack, index, QDR_PARAMETER_GRADIENT, full));
-    for (int t = 0; t < list.n; t++) {
+    for (int t = 0; t < list.n && is_first; t++) {
         const tensor *one = &list.of[t];
-        const qdri_json_node node = qdri_json_get(gradients, one->name);
-        double got[N_SHORT] = {0}, squares = 0;
-        for (int64_t i = 0; i < one->n_rows * one->n_cols; i++) {
-            const double g = dist_get(full, type, tensor_place(one, i));
-            squares += g * g;
-            for (int k = 1; k < N_SHORT; k++) {
-                const char dot[] = {'d', 'o', 't', (char)('0' + k - 1), '\0'};
-                got[k] += g * tensor_number(dot, i);
-            }
-        }
-        got[0] = sqrt(squares);
-        const double norm = number(qdri_json_at(&node, 0));
-        for (int k = 0; k < N_SHORT; k++) {
-            const double expected = number(qdri_json_at(&node, (size_t)k));
-            if (!is_off(got[k], expected, at->may_be_off.gradient * norm + 1e-15)) continue;
-            if (qdr_context_rank(qdr_grid_context(qdr_stack_grid(stack))) == 0)
-                bad(names[k], one->name, got[k], expected, fabs(got[k] - expected) / norm);
-            n_bad++;
-        }
+        double sums[N_SHORT] = {0};
+        for (int64_t i = 0; i < one->n_rows * one->n_cols; i++)
+            add_number(sums, dist_get(full, type, tensor_place(one, i)), i);
+        n_bad += check_sums(sums, one->name, qdri_json_get(gradients, one->name), at->may_be_off.gradient);
     }
     free(full);
     return n_bad;
@@ -158,14 +214,16 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
     DIST_OK(qdr_grid_create(ctx, &shape, &grid));
     qdr_stack *stack = make_stack(grid, &tokens, &targets);
     const qdr_adamw_opts opts = {QDR_INIT(qdr_adamw_opts), .weight_decay = 0.1, .decay_positions = 1};
-    for (int i = 0; i < qdr_stack_n_parameters(stack); i++) load_parameters(stack, i);
+    for (int i = 0; i < qdr_stack_n_parameters(stack) && !*r->file; i++) load_parameters(stack, i);
+    if (*r->file) load_file(stack);
     DIST_OK(qdr_adamw_create(stack, &opts, &optimizer));
     fill(stack, tokens, 0);
     fill(stack, targets, 1);
     const qdri_json_node losses = qdri_json_get(r->expected, "losses"),
                          gradients = qdri_json_get(r->expected, "gradients");
-    for (int step = 0; step < N_STEPS; step++) {
+    for (int step = 0; step < (*r->file ? 1 : N_STEPS); step++) {
         DIST_OK(qdr_stack_forward(stack));
+        if (step == 0) keep_logits(stack);
         DIST_OK(qdr_stack_backward(stack, 0, 1 / valid_targets));
         const double loss = mean_loss(stack), expected = number(qdri_json_at(&losses, (size_t)step));
         if (is_off(loss, expected, step ? r->may_be_off.later : r->may_be_off.loss)) {
@@ -218,21 +276,37 @@ static const char *const cases[] = {"cohere2",
 static const int grids[][QDR_N_AXES] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 2},
                                         {1, 1, 2, 1}, {1, 1, 1, 2}, {2, 2, 2, 1}};
 
-static int run_case(const char *name, qdr_dtype dtype, const int *only)
+/* What `quadrille ckpt convert` has noted. */
+static void read_note(const char *path, qdr_network *network)
 {
-    char path[600];
+    qdr_safetensors *file;
+    int has_network;
+    DIST_OK(qdr_safetensors_open(path, &file));
+    DIST_OK(network_note_read(qdr_safetensors_metadata(file, "note"), path, network, &has_network));
+    DIST_CHECK(has_network, "%s has no network in its note", path);
+    DIST_OK(qdr_safetensors_close(&file));
+}
+
+static int run_case(const char *name, qdr_dtype dtype, const int *only, const char *folder)
+{
+    char path[600], file[600] = "";
     qdri_json *document;
     qdri_json_node root;
-    run r = {.name = name, .dtype = dtype, .network = {QDR_INIT(qdr_network)}, .expected = &root};
+    run r = {.name = name, .dtype = dtype, .network = {QDR_INIT(qdr_network)}, .expected = &root, .file = file};
     r.may_be_off = dtype == QDR_F64 ? (tolerance){1e-12, 1e-10, 1e-9} : (tolerance){1e-5, 1e-4, 1e-4};
     /* AdamW moves an element whose gradient is smaller than F32's errors by the whole rate, either way. */
     if (dtype == QDR_F32 && strcmp(name, "llama-dynamic") == 0) r.may_be_off.later = 1e-3;
     snprintf(path, sizeof path, "%s/%s/config.json", getenv("QDR_TEST_NETWORKS"), name);
-    DIST_OK(qdr_network_load(path, &r.network));
+    if (folder) snprintf(file, sizeof file, "%s/%s.safetensors", folder, name);
+    if (folder)
+        read_note(file, &r.network);
+    else
+        DIST_OK(qdr_network_load(path, &r.network));
     if (r.network.positions) r.network.positions = CONTEXT; /* the others are not learned from these tokens */
     snprintf(path, sizeof path, "%s/%s/expected.json", getenv("QDR_TEST_NETWORKS"), name);
     DIST_OK(qdri_json_load(path, &document));
     DIST_OK(qdri_json_root(document, &root));
+    pthread_mutex_init(&r.lock, NULL);
     for (size_t g = 0; g < sizeof grids / sizeof *grids; g++)
         for (int layout = 0; layout < 2; layout++) {
             int failed = 0;
@@ -240,25 +314,89 @@ static int run_case(const char *name, qdr_dtype dtype, const int *only)
             r.layout = (qdr_layout)layout;
             if (only && memcmp(only, r.size, sizeof r.size) != 0) continue;
             DIST_OK(qdr_local_run(r.size[0] * r.size[1] * r.size[2] * r.size[3], run_rank, &r, &failed));
+            r.n_bad += check_logits(&r);
         }
+    pthread_mutex_destroy(&r.lock);
     printf("%s %s: %s\n", name, qdr_dtype_name(dtype), r.n_bad ? "differs" : "as transformers");
     qdri_json_free(&document);
     return r.n_bad > 0;
+}
+
+/* ---- files ---- */
+
+typedef struct model {
+    const qdr_network *network;
+    tensor tensors[128];
+    int n;
+} model;
+
+static void add_tensors(const qdr_network_parameter *parameter, void *user)
+{
+    model *m = user;
+    tensor_list list;
+    DIST_CHECK(tensors_of(m->network, parameter->name, &list), "%s is in no tensor of the model", parameter->name);
+    DIST_CHECK(m->n + list.n <= (int)(sizeof m->tensors / sizeof *m->tensors), "%d tensors", m->n);
+    for (int i = 0; i < list.n; i++) m->tensors[m->n++] = list.of[i];
+}
+
+/* GPT-NeoX calls its head embed_out in files, and lm_head in transformers 5. */
+static const char *stored_name(const model *m, const tensor *t)
+{
+    const int is_renamed = strcmp(m->network->architecture, "gpt_neox") == 0 && strcmp(t->name, "lm_head.weight") == 0;
+    return is_renamed ? "embed_out.weight" : t->name;
+}
+
+static void write_model(const char *name, const char *folder)
+{
+    char path[600];
+    qdr_network network = {QDR_INIT(qdr_network)};
+    static model m;
+    qdr_tensor stored[sizeof m.tensors / sizeof *m.tensors];
+    qdr_safetensors *file;
+    snprintf(path, sizeof path, "%s/%s/config.json", getenv("QDR_TEST_NETWORKS"), name);
+    DIST_OK(qdr_network_load(path, &network));
+    m = (model){.network = &network};
+    DIST_OK(qdr_network_parameters(&network, add_tensors, &m));
+    for (int i = 0; i < m.n; i++) {
+        const tensor *t = &m.tensors[i];
+        stored[i] = (qdr_tensor){.name = stored_name(&m, t),
+                                 .dtype = QDR_F64,
+                                 .n_dims = 1 + t->is_matrix,
+                                 .shape = {t->is_matrix ? t->n_rows : t->n_cols, t->is_matrix ? t->n_cols : 0}};
+    }
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", folder, name);
+    DIST_OK(qdr_safetensors_create(path, stored, m.n, NULL, &file));
+    for (int i = 0; i < m.n; i++) {
+        const tensor *t = &m.tensors[i];
+        double *values = malloc((size_t)(t->n_rows * t->n_cols) * sizeof *values);
+        DIST_CHECK(values != NULL, "memory");
+        for (int64_t k = 0; k < t->n_rows * t->n_cols; k++) values[k] = tensor_value(t, k);
+        DIST_OK(qdr_safetensors_write(file, i, 0, t->n_rows * t->n_cols, values));
+        free(values);
+    }
+    DIST_OK(qdr_safetensors_close(&file));
 }
 
 int main(int argc, char **argv)
 {
     int grid[QDR_N_AXES], *only = NULL, n_bad = 0, first = 1;
     qdr_dtype dtype = QDR_F64;
+    const char *from = NULL, *to = NULL;
     for (; first + 1 < argc && strncmp(argv[first], "--", 2) == 0; first += 2) {
         if (strcmp(argv[first], "--type") == 0) dtype = strcmp(argv[first + 1], "f32") == 0 ? QDR_F32 : QDR_F64;
+        if (strcmp(argv[first], "--load") == 0) from = argv[first + 1];
+        if (strcmp(argv[first], "--write") == 0) to = argv[first + 1];
         if (strcmp(argv[first], "--grid") == 0 &&
             sscanf(argv[first + 1], "%dx%dx%dx%d", &grid[0], &grid[1], &grid[2], &grid[3]) == QDR_N_AXES)
             only = grid;
     }
-    if (first < argc)
-        for (int i = first; i < argc; i++) n_bad += run_case(argv[i], dtype, only);
-    else
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) n_bad += run_case(cases[i], dtype, only);
+    const int n = first < argc ? argc - first : (int)(sizeof cases / sizeof *cases);
+    for (int i = 0; i < n; i++) {
+        const char *name = first < argc ? argv[first + i] : cases[i];
+        if (to)
+            write_model(name, to);
+        else
+            n_bad += run_case(name, dtype, only, from);
+    }
     return n_bad > 0;
 }
