@@ -53,6 +53,8 @@ static void add(found *all, const char *name, const char *usual)
 static qdr_status list_folder(const char *path, found *indexes, found *files)
 {
     DIR *folder = opendir(path);
+    if (!folder && errno == ENOMEM)
+        return QDR_FAIL(QDR_ERR_MEMORY, "%s: out of memory for its names; free some", qdri_shown(path).text);
     if (!folder) return qdri_cannot_open(qdri_shown(path).text, qdri_read_remedy(errno));
     for (struct dirent *entry; (entry = readdir(folder));) {
         if (qdri_has_ending(entry->d_name, INDEX_ENDING)) add(indexes, entry->d_name, "model" INDEX_ENDING);

@@ -35,7 +35,7 @@ const command command_ckpt = {
     .examples = "  quadrille ckpt ls model.safetensors\n"
                 "  quadrille ckpt verify run.safetensors\n"
                 "  quadrille ckpt diff before.safetensors after.safetensors --tolerance 1e-6\n"
-                "  quadrille ckpt convert model.safetensors.index.json run.safetensors --from llama\n",
+                "  quadrille ckpt convert Qwen3-0.6B run.safetensors\n",
     .is_local = 1,
     .run = run,
 };

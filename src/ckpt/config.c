@@ -90,7 +90,9 @@ int ckpt_config_read(ckpt_config *config, int needed, failure *why)
         ckpt_config_free(config);
         return EXIT_OK;
     }
-    if (fail_loading(why, parse(config->document, config->path, &config->network))) return why->code;
+    const qdr_status status = parse(config->document, config->path, &config->network);
+    if (status == QDR_ERR_MEMORY) return fail_memory(why, "ckpt convert: out of memory for config.json");
+    if (fail_loading(why, status)) return why->code;
     config->has_network = 1;
     if (type && strcmp(type, config->network.architecture) == 0) return EXIT_OK;
     return fail(why, EXIT_USAGE,
@@ -200,7 +202,6 @@ int ckpt_config_of_note(ckpt_config *config, const qdr_safetensors *file, failur
 /* ---- against tensors ---- */
 
 typedef struct checking {
-    const ckpt_config *config;
     const ckpt_plan *plan;
     char *is_known; /* of sources */
     int at;
@@ -258,7 +259,7 @@ static int check_others(const checking *c)
 
 int ckpt_config_check(const ckpt_config *config, const ckpt_plan *plan, failure *why)
 {
-    checking c = {config, plan, NULL, 0, ckpt_show(config->is_of_note ? "its note" : config->path), why};
+    checking c = {plan, NULL, 0, ckpt_show(config->is_of_note ? "its note" : config->path), why};
     if (!config->has_network) return EXIT_OK;
     if (config->network.layers > plan->n_sources)
         return fail(why, EXIT_USAGE, "%s has %d tensors, too few for the %lld layers of %s", ckpt_show(plan->path).text,
@@ -336,8 +337,8 @@ int ckpt_config_place(ckpt_config *config, const char *output, const char *type,
 static void print(FILE *file, const void *user, failure *why)
 {
     json_t *document = ((const ckpt_config *)user)->document;
-    if (json_dumpf(document, file, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(digits_of(document))))
-        fail(why, EXIT_FAILED, "ckpt convert: config.json could not be written");
+    (void)json_dumpf(document, file, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(digits_of(document)));
+    if (json_has_failed()) fail_memory(why, "ckpt convert: out of memory for config.json");
     fputc('\n', file);
 }
 

@@ -245,11 +245,10 @@ const command ckpt_convert = {
             "the note of OUT; what this library does not compute, and other tensors than its, are refused. --to\n"
             "writes the config.json back.",
     .options = specs,
-    .examples =
-        "  quadrille ckpt convert gpt2 run.safetensors --dtype f32\n"
-        "  quadrille ckpt convert Qwen3-0.6B run.safetensors\n"
-        "  quadrille ckpt convert run.safetensors back/model.safetensors --to qwen3 --dtype bf16 --max-size 5G\n"
-        "  quadrille ckpt convert run.safetensors weights.safetensors --weights\n",
+    .examples = "  quadrille ckpt convert gpt2 run.safetensors --dtype f32\n"
+                "  quadrille ckpt convert Qwen3-0.6B run.safetensors\n"
+                "  quadrille ckpt convert run.safetensors back/model.safetensors --to qwen3 --max-size 5G\n"
+                "  quadrille ckpt convert run.safetensors weights.safetensors --weights\n",
     .is_local = 1,
     .run = run,
 };

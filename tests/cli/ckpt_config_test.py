@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""quadrille ckpt convert with a config.json of a GPT-2 beside the weights: it goes into the note, what this library does
-not compute is refused by key and value, and --to gpt2 writes one, also from older notes.
+"""quadrille ckpt convert with a config.json of a GPT-2 beside the weights: it goes into the note, what this library
+does not compute is refused by key and value, and --to gpt2 writes one, also from older notes.
 
 usage: ckpt_config_test.py QUADRILLE
 """

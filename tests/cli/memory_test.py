@@ -98,6 +98,16 @@ class Local(Case):
         self.sweep([ARGUMENTS.command, "ckpt", "convert", self.saved, self.path("out.safetensors"), "--dtype", "f64"],
                    self.converted, ["out.safetensors"])
 
+    def test_convert_to_and_from(self):
+        """A config.json is written, and read."""
+        convert, model = [ARGUMENTS.command, "ckpt", "convert"], self.path("hf/model.safetensors")
+        os.mkdir(self.path("hf"))
+        self.sweep([*convert, self.saved, model, "--to", "gpt2"],
+                   lambda: (self.read_bytes("hf/model.safetensors"), self.read_bytes("hf/config.json")),
+                   ["hf/model.safetensors", "hf/config.json"])
+        self.assertEqual(self.run_words([*convert, self.saved, model, "--to", "gpt2"]).returncode, 0)
+        self.sweep([*convert, self.path("hf"), self.path("out.safetensors")], self.converted, ["out.safetensors"])
+
     def test_the_cause_is_said_once(self):
         """Of what a thread lacks, or the process of rank 1 alone."""
         count = self.path("count")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks of config.json files against Hugging Face's transformers: logits, loss, its gradients and steps of AdamW that
- * tests/reference/networks/oracle.py has computed in float64, on several grids, in both layouts.
+/* Networks of config.json files against Hugging Face's transformers: logits, loss, its gradients and steps of AdamW
+ * that tests/reference/networks/oracle.py has computed in float64, on several grids, in both layouts.
  *
  *   test_models [--type f64|f32] [--grid XxYxZxD] [--load FOLDER] [CASE ...]
  *   test_models --write FOLDER [CASE ...]

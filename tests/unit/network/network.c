@@ -319,10 +319,10 @@ TEST(keys_of_gpt2)
     check_shape(&net, 2, 96, 4, 4, 24, 100, 7, 32);
     check_choices(&net, "-qoml--", "relu");
     assert_int_equal(net.positions, 32);
-    /* The names of other classes, and null for a default. */
+    /* The names of other classes, both at once, and null for a default. */
     net = network_of("{\"model_type\": \"gpt2\", \"num_hidden_layers\": 3, \"hidden_size\": 90, "
                      "\"num_attention_heads\": 5, \"max_position_embeddings\": 33, "
-                     "\"n_layer\": 9, \"n_inner\": null}");
+                     "\"n_layer\": 3, \"n_inner\": null}");
     check_shape(&net, 3, 90, 5, 5, 18, 360, 50257, 33);
 }
 
