@@ -53,12 +53,16 @@ static int needs_network(const char *name, const ckpt_map *map)
     return name && (ckpt_map_of(name) || map->needs_heads);
 }
 
-/* A config.json is that of the map's names. */
-static int check_map(const conversion *c, failure *why)
+/* Reads the config.json beside the input, and the map of its model_type, which --from must not contradict. */
+static int read_config(conversion *c, failure *why)
 {
-    const char *from = c->options->from, *map = from ? ckpt_map_of(from) : NULL;
+    const char *from = c->options->from, *wanted = from ? ckpt_map_of(from) : NULL;
+    const int is_folder = strcmp(c->path, c->given) != 0;
     const char *type = c->config.network.architecture;
-    if (!map || strcmp(map, ckpt_map_of(type)) == 0) return EXIT_OK;
+    if (ckpt_config_read(&c->config, from || is_folder, why) || !c->config.has_network) return why->code;
+    c->naming.from = &c->from;
+    if (!from) return ckpt_map_read("model_type", type, &c->from, why);
+    if (!wanted || strcmp(wanted, ckpt_map_of(type)) == 0) return EXIT_OK;
     return fail(why, EXIT_USAGE, "%s: model_type is %s, which has not the names of --from %s; leave out --from",
                 ckpt_show(c->config.path).text, type, from);
 }
@@ -69,19 +73,13 @@ static int choose_names(conversion *c, failure *why)
 {
     const char *from = c->options->from, *to = c->options->to;
     const int is_ours = qdr_safetensors_find(c->file, "block0.qkv.weight") >= 0;
-    const int is_folder = strcmp(c->path, c->given) != 0;
-    ckpt_config *config = &c->config;
+    const ckpt_config *config = &c->config;
     if ((from && ckpt_map_read("--from", from, &c->from, why)) || (to && ckpt_map_read("--to", to, &c->to, why)))
         return why->code;
-    const int from_needs = needs_network(from, &c->from);
-    if (!is_ours && *config->path && (!from || from_needs) &&
-        (ckpt_config_read(config, from || is_folder, why) || (config->has_network && check_map(c, why))))
-        return why->code;
-    if (config->has_network && !from) from = ckpt_map_of(config->network.architecture);
-    if (from && !c->options->from && ckpt_map_read("config.json:", from, &c->from, why)) return why->code;
-    if (!config->has_network && (from_needs || needs_network(to, &c->to)) && ckpt_config_of_note(config, c->file, why))
-        return why->code;
-    if (from) c->naming.from = &c->from;
+    const int from_needs = needs_network(from, &c->from), is_needed = from_needs || needs_network(to, &c->to);
+    c->naming.from = from ? &c->from : NULL;
+    if (!is_ours && *config->path && (!from || from_needs) && read_config(c, why)) return why->code;
+    if (!config->has_network && is_needed && ckpt_config_of_note(&c->config, c->file, why)) return why->code;
     c->naming.keeps_tied = config->has_network && !config->network.tied;
     c->plan.heads = config->has_network ? config->network.heads : 0;
     return EXIT_OK;

@@ -187,25 +187,15 @@ static int take_map(const reading *r, json_t *root)
 
 const char *ckpt_map_of(const char *model_type)
 {
-    static const char *const maps[][2] = {{"cohere2", "cohere2"},
-                                          {"gemma", "llama"},
-                                          {"gemma2", "gemma2"},
-                                          {"gemma3_text", "gemma2"},
-                                          {"glm4", "glm4"},
-                                          {"gpt2", "gpt2"},
-                                          {"gpt_neox", "gpt_neox"},
-                                          {"granite", "llama"},
-                                          {"llama", "llama"},
-                                          {"mistral", "llama"},
-                                          {"olmo2", "olmo2"},
-                                          {"olmo3", "olmo2"},
-                                          {"phi3", "phi3"},
-                                          {"qwen2", "llama"},
-                                          {"qwen3", "llama"},
-                                          {"smollm3", "llama"},
-                                          {"starcoder2", "starcoder2"}};
+    static const char *const maps[] = {"cohere2", "gemma2", "glm4", "gpt2",      "gpt_neox",
+                                       "llama",   "olmo2",  "phi3", "starcoder2"};
+    static const char *const others[][2] = {{"gemma", "llama"},   {"gemma3_text", "gemma2"}, {"granite", "llama"},
+                                            {"mistral", "llama"}, {"olmo3", "olmo2"},        {"qwen2", "llama"},
+                                            {"qwen3", "llama"},   {"smollm3", "llama"}};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
-        if (strcmp(maps[i][0], model_type) == 0) return maps[i][1];
+        if (strcmp(maps[i], model_type) == 0) return maps[i];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i][0], model_type) == 0) return others[i][1];
     return NULL;
 }
 
@@ -226,10 +216,10 @@ int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, f
     const char *usual = ckpt_map_of(name_or_path);
     *map = (ckpt_map){.prefix = ""};
     if (qdr_data_find("checkpoints", usual ? usual : name_or_path, path, sizeof path) != QDR_OK)
-        return fail(why, EXIT_USAGE,
-                    "%s '%s': there is no such map; use a model_type that --help lists, as gpt2, llama, or a file "
-                    "NAME.json",
-                    option, ckpt_show(name_or_path).text);
+        return fail(
+            why, EXIT_USAGE,
+            "%s '%s': there is no such map; use a model_type, such as gpt2, llama or qwen3, or a file NAME.json",
+            option, ckpt_show(name_or_path).text);
     snprintf(r.path, sizeof r.path, "%s", ckpt_show(path).text);
     if (!ckpt_read_json(path, MAX_MAP_BYTES, &map->document, why)) take_map(&r, map->document);
     return why->code;
