@@ -119,7 +119,7 @@ static qdr_status check_rotary(const qdr_network *net)
     qdri_network_rotaries(net, has);
     for (int i = 0; i < 2; i++) {
         const qdr_rotary *set = sets[i];
-        const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * QDR_ROTARY_MOST_FACTORS : net->head_size;
+        const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * (int64_t)QDR_ROTARY_MOST_FACTORS : net->head_size;
         const int64_t n = set->columns ? set->columns : net->head_size;
         if (!has[i]) continue;
         if (n < 0 || n > net->head_size || n > most)
