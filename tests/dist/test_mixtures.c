@@ -199,6 +199,7 @@ static void make_stack(uint64_t *seed, mixture *m)
                                     .n_layers = m->oracle.network.layers,
                                     .has_ends = 1,
                                     .n_ranks_y = qdr_grid_size(m->grid, QDR_Y)};
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = context, .layout = m->layout};
     m->stack = dist_stack(m->grid, (qdr_stack_opts){.n_rows = m->n_rows,
                                                     .row_unit = context,
                                                     .dtype = m->dtype,
@@ -208,7 +209,10 @@ static void make_stack(uint64_t *seed, mixture *m)
                                                     .batch_parts = below(seed, 4),
                                                     .caller_memory = 1});
     DIST_OK(qdr_stack_add_tokens(m->stack, "tokens", &m->tokens_at));
-    DIST_OK(qdri_network_add(&part, add_node, m, m->tokens_at, &m->targets_at));
+    if (m->oracle.sinks)
+        DIST_OK(qdri_network_add(&part, add_node, m, m->tokens_at, &m->targets_at));
+    else
+        DIST_OK(qdr_stack_add_network(m->stack, part.network, &desc, m->tokens_at, &m->targets_at));
     m->memory = dist_build_in_nan(m->stack);
 }
 
@@ -248,32 +252,32 @@ typedef struct expectation {
 /* 30 times the root mean square of the errors of four samples. Even where one rounding outweighs all others, one tensor
  * in 10^5 is further off (Student's distribution). Noise of F64's roundoff would drown in the oracle's own roundings:
  * errors are in proportion to it, to first order, so it is larger and they are divided. */
-static expectation expect(const mixture *m, uint64_t seed)
+static expectation expect(mixture *m, uint64_t seed)
 {
     const double noise = fmax(dist_roundoff(m->dtype), 0x1p-30), factor = 30 * dist_roundoff(m->dtype) / noise;
-    serial_network oracle = m->oracle;
-    const serial_tensor *last = &oracle.tensors[oracle.n_tensors - 1];
+    serial_network *oracle = &m->oracle;
+    const serial_tensor *last = &oracle->tensors[oracle->n_tensors - 1];
     expectation e = {0, 0, calloc((size_t)(last->first + last->n), sizeof(double)),
-                     calloc((size_t)oracle.n_tensors, sizeof(double))};
+                     calloc((size_t)oracle->n_tensors, sizeof(double))};
     DIST_CHECK(e.gradients && e.off, "memory");
     for (int sample = 0; sample <= SAMPLES; sample++) { /* the first without noise */
         double loss = 0;
-        serial_network_clear_gradients(&oracle);
+        serial_network_clear_gradients(oracle);
         for (int pass = 0; pass < m->n_passes; pass++)
             loss += serial_network_backprop(
-                &oracle, m->n_rows / oracle.context, m->tokens[pass], m->targets[pass], SCALE,
+                oracle, m->n_rows / oracle->context, m->tokens[pass], m->targets[pass], SCALE,
                 (serial_noise){sample ? noise : 0, sample ? noise : 0, seed + (uint64_t)(sample * MOST_PASSES + pass)});
         if (sample == 0) e.loss = loss;
         e.loss_off += pow(factor * (loss - e.loss), 2) / SAMPLES;
-        for (int i = 0; i < oracle.n_tensors; i++)
-            for (int64_t k = 0; k < oracle.tensors[i].n; k++) {
-                double *expected = &e.gradients[oracle.tensors[i].first + k];
-                if (sample == 0) *expected = oracle.tensors[i].gradient[k];
-                e.off[i] += pow(factor * (oracle.tensors[i].gradient[k] - *expected), 2) / SAMPLES;
+        for (int i = 0; i < oracle->n_tensors; i++)
+            for (int64_t k = 0; k < oracle->tensors[i].n; k++) {
+                double *expected = &e.gradients[oracle->tensors[i].first + k];
+                if (sample == 0) *expected = oracle->tensors[i].gradient[k];
+                e.off[i] += pow(factor * (oracle->tensors[i].gradient[k] - *expected), 2) / SAMPLES;
             }
     }
     e.loss_off = sqrt(e.loss_off);
-    for (int i = 0; i < oracle.n_tensors; i++) e.off[i] = sqrt(e.off[i]);
+    for (int i = 0; i < oracle->n_tensors; i++) e.off[i] = sqrt(e.off[i]);
     return e;
 }
 
@@ -298,7 +302,7 @@ static void check_gradient(const mixture *m, int index, const expectation *e, co
     free(full);
 }
 
-static void step_and_check(const mixture *m, uint64_t seed, const char *where)
+static void step_and_check(mixture *m, uint64_t seed, const char *where)
 {
     qdr_context *ctx = qdr_grid_context(m->grid);
     double loss = 0;

@@ -7,22 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values in the order in which they were computed, parameters first; those from which value i was computed are
- * parents[begins[i] ... begins[i + 1] - 1]. */
-typedef struct tape {
-    int64_t n_values, n_edges, value_room, edge_room, n_parameters;
-    double *values, *gradients;
-    int64_t *begins;
-    char *is_stored;
-    int64_t *parents;
-    double *slopes;
-    serial_noise noise;
-    int is_inside; /* an operation: what it computes is not stored */
-    int layer;
-    const int32_t *tokens, *targets; /* of this sequence */
-} tape;
-
-/* Values of `context` rows: (row, col) is value at + row · step + col. */
+/* Values of a sequence's rows: (row, col) is value at + row · step + col. */
 typedef struct matrix {
     int64_t at, step;
 } matrix;
@@ -40,71 +25,71 @@ static void *grown(void *old, int64_t n, size_t size)
     return memory;
 }
 
-/* ---- the tape ---- */
+/* ---- values and what they were computed from ---- */
 
-/* value · (1 + a share of n roundoffs) */
-static double rounded(tape *t, double value, double roundoff, int n)
+static double rounded(serial_network *net, double value, double roundoff)
 {
     if (roundoff == 0) return value;
-    uint64_t z = t->noise.seed += 0x9e3779b97f4a7c15u;
+    uint64_t z = net->noise.seed += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return value * (1 + n * roundoff * ((double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1));
+    return value * (1 + roundoff * ((double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1));
 }
 
-static double computed(tape *t, double value) { return rounded(t, value, t->noise.computed, 1); }
+static double computed(serial_network *net, double value) { return rounded(net, value, net->noise.computed); }
 
-/* Libraries' functions err by at most 4 units in the last place. */
-static double function(tape *t, double value) { return rounded(t, value, t->noise.computed, 8); }
+/* Functions may err by 4 units in the last place. */
+static double function(serial_network *net, double value) { return rounded(net, value, 8 * net->noise.computed); }
 
-static double at(const tape *t, int64_t i) { return t->values[i]; }
+static double get(const serial_network *net, int64_t i) { return net->values[i].value; }
 
-/* The next value has this parent. */
-static void from(tape *t, int64_t parent, double slope)
+/* The next value was computed from this one. */
+static void from(serial_network *net, int64_t i, double slope)
 {
-    if (t->n_edges == t->edge_room) {
-        t->edge_room = 2 * t->edge_room + 1024;
-        t->parents = grown(t->parents, t->edge_room, sizeof *t->parents);
-        t->slopes = grown(t->slopes, t->edge_room, sizeof *t->slopes);
+    if (net->n_edges == net->edge_room) {
+        net->edge_room = 2 * net->edge_room + 1024;
+        net->edges = grown(net->edges, net->edge_room, sizeof *net->edges);
     }
-    t->parents[t->n_edges] = parent;
-    t->slopes[t->n_edges++] = slope;
+    net->edges[net->n_edges++] = (serial_edge){i, slope};
 }
 
-static int64_t add_value(tape *t, double value, int is_stored)
+static int64_t put(serial_network *net, double value, double roundoff)
 {
-    if (t->n_values + 1 >= t->value_room) {
-        t->value_room = 2 * t->value_room + 1024;
-        t->values = grown(t->values, t->value_room, sizeof *t->values);
-        t->gradients = grown(t->gradients, t->value_room, sizeof *t->gradients);
-        t->begins = grown(t->begins, t->value_room, sizeof *t->begins);
-        t->is_stored = grown(t->is_stored, t->value_room, sizeof *t->is_stored);
+    if (net->n_values + 1 >= net->value_room) {
+        net->value_room = 2 * net->value_room + 1024;
+        net->values = grown(net->values, net->value_room, sizeof *net->values);
     }
-    t->values[t->n_values] = rounded(t, value, is_stored ? t->noise.stored : t->noise.computed, 1);
-    t->gradients[t->n_values] = 0;
-    t->is_stored[t->n_values++] = (char)is_stored;
-    t->begins[t->n_values] = t->n_edges;
-    return t->n_values - 1;
+    serial_value *v = &net->values[net->n_values++];
+    const int64_t first_edge = v == net->values ? 0 : v->first_edge;
+    *v = (serial_value){rounded(net, value, roundoff), 0, roundoff, first_edge};
+    v[1].first_edge = net->n_edges;
+    return net->n_values - 1;
 }
 
-static void store(tape *t, double value) { add_value(t, value, !t->is_inside); }
+static int64_t compute(serial_network *net, double value) { return put(net, value, net->noise.computed); }
+
+static void store(serial_network *net, double value)
+{
+    put(net, value, net->is_inside ? net->noise.computed : net->noise.stored);
+}
 
 /* sum += a · b */
-static void add_product(tape *t, int64_t a, int64_t b, double *sum)
+static void add_product(serial_network *net, int64_t a, int64_t b, double *sum)
 {
-    from(t, a, at(t, b));
-    from(t, b, at(t, a));
-    *sum = computed(t, *sum + at(t, a) * at(t, b));
+    from(net, a, get(net, b));
+    from(net, b, get(net, a));
+    *sum = computed(net, *sum + get(net, a) * get(net, b));
 }
 
 /* From the last value back to the parameters, whose gradients accumulate. */
-static void go_back(tape *t)
+static void go_back(serial_network *net)
 {
-    for (int64_t i = t->n_values - 1; i >= t->n_parameters; i--) {
-        const double gradient = rounded(t, t->gradients[i], t->is_stored[i] ? t->noise.stored : t->noise.computed, 1);
-        for (int64_t e = t->begins[i]; gradient != 0 && e < t->begins[i + 1]; e++) {
-            double *to = &t->gradients[t->parents[e]];
-            *to = computed(t, *to + gradient * t->slopes[e]);
+    for (int64_t i = net->n_values - 1; i >= net->n_parameters; i--) {
+        const serial_value *v = &net->values[i];
+        const double gradient = rounded(net, v->gradient, v->roundoff);
+        for (int64_t e = v->first_edge; gradient != 0 && e < v[1].first_edge; e++) {
+            double *to = &net->values[net->edges[e].from].gradient;
+            *to = computed(net, *to + gradient * net->edges[e].slope);
         }
     }
 }
@@ -118,19 +103,17 @@ serial_tensor *serial_network_tensor(const serial_network *net, const char *name
     return NULL;
 }
 
-/* Where a parameter begins, "qkv" and "weight" of this layer; the first pass, over no parameters, makes it. */
+/* The first value of a parameter of this layer, "qkv" and "weight"; a first pass, over zeros, makes it. */
 static int64_t parameter(serial_network *net, const char *part, const char *what, int64_t n)
 {
-    char name[48];
-    if (net->tape->layer < 0)
-        snprintf(name, sizeof name, "%s.%s", part, what);
+    serial_tensor made = {.n = n};
+    if (net->layer < 0)
+        snprintf(made.name, sizeof made.name, "%s.%s", part, what);
     else
-        snprintf(name, sizeof name, "block%d.%s.%s", net->tape->layer, part, what);
-    const serial_tensor *known = serial_network_tensor(net, name);
+        snprintf(made.name, sizeof made.name, "block%d.%s.%s", net->layer, part, what);
+    const serial_tensor *known = serial_network_tensor(net, made.name);
     if (known) return known->first;
-    const serial_tensor *last = net->n_tensors ? &net->tensors[net->n_tensors - 1] : NULL;
-    serial_tensor made = {.n = n, .first = last ? last->first + last->n : 0};
-    memcpy(made.name, name, sizeof name);
+    for (int i = 0; i < net->n_tensors; i++) made.first += net->tensors[i].n;
     made.value = memset(grown(NULL, n, sizeof(double)), 0, (size_t)n * sizeof(double));
     made.gradient = memset(grown(NULL, n, sizeof(double)), 0, (size_t)n * sizeof(double));
     net->tensors = grown(net->tensors, net->n_tensors + 1, sizeof made);
@@ -140,70 +123,66 @@ static int64_t parameter(serial_network *net, const char *part, const char *what
 
 /* ---- operations, each on all rows ---- */
 
-static matrix begin(const tape *t, int64_t width) { return (matrix){t->n_values, width}; }
+static matrix begin(const serial_network *net, int64_t n_cols) { return (matrix){net->n_values, n_cols}; }
 
 static int64_t place(matrix m, int64_t row, int64_t col) { return m.at + row * m.step + col; }
 
 /* y[n] = W[n,k]·x[k] + b[n] */
 static matrix linear(serial_network *net, const char *part, int has_bias, matrix x, int64_t k, int64_t n)
 {
-    tape *t = net->tape;
-    const int is_tied_head = strcmp(part, "head") == 0 && net->network.tied;
-    const int64_t w = parameter(net, is_tied_head ? "embedding" : part, "weight", n * k);
-    const int64_t b = has_bias ? parameter(net, part, "bias", n) : 0;
-    const matrix y = begin(t, n);
+    const int is_tied = strcmp(part, "head") == 0 && net->network.tied;
+    const int64_t w = parameter(net, is_tied ? "embedding" : part, "weight", n * k),
+                  b = has_bias ? parameter(net, part, "bias", n) : 0;
+    const matrix y = begin(net, n);
     for (int row = 0; row < net->context; row++)
         for (int64_t i = 0; i < n; i++) {
             double sum = 0;
-            for (int64_t j = 0; j < k; j++) add_product(t, w + i * k + j, place(x, row, j), &sum);
-            if (has_bias) from(t, b + i, 1);
-            store(t, has_bias ? sum + at(t, b + i) : sum);
+            for (int64_t j = 0; j < k; j++) add_product(net, w + i * k + j, place(x, row, j), &sum);
+            if (has_bias) from(net, b + i, 1);
+            store(net, has_bias ? sum + get(net, b + i) : sum);
         }
     return y;
 }
 
-/* Mean and 1/sigma of n values, two values of the tape; the mean of an RMS norm is 0. */
+/* Two values: the mean of n others, of an RMS norm 0, and 1 / sqrt(mean of squared deviations + epsilon). */
 static void add_moments(serial_network *net, int is_rms, int64_t x, int64_t n)
 {
-    tape *t = net->tape;
-    const double epsilon = net->network.norm_epsilon > 0 ? net->network.norm_epsilon : 1e-5;
+    const double epsilon = net->network.norm_epsilon > 0 ? net->network.norm_epsilon : 1e-5, share = 1 / (double)n;
     double sum = 0, squares = 0, deviations = 0;
     for (int64_t i = 0; !is_rms && i < n; i++) {
-        from(t, x + i, 1 / (double)n);
-        sum = computed(t, sum + at(t, x + i) / (double)n);
+        from(net, x + i, share);
+        sum = computed(net, sum + share * get(net, x + i));
     }
-    const int64_t mean = add_value(t, sum, 0);
+    const int64_t mean = compute(net, sum);
     for (int64_t i = 0; i < n; i++) {
-        const double d = computed(t, at(t, x + i) - at(t, mean));
-        squares = computed(t, squares + d * d / (double)n);
-        deviations += d / (double)n;
+        const double d = computed(net, get(net, x + i) - get(net, mean));
+        squares = computed(net, squares + share * d * d);
+        deviations += share * d;
     }
-    const double inverse = computed(t, 1 / sqrt(squares + epsilon)), cube = inverse * inverse * inverse;
-    for (int64_t i = 0; i < n; i++) from(t, x + i, -cube * (at(t, x + i) - at(t, mean)) / (double)n);
-    from(t, mean, cube * deviations);
-    add_value(t, inverse, 0);
+    const double inverse = 1 / sqrt(squares + epsilon), cube = inverse * inverse * inverse;
+    for (int64_t i = 0; i < n; i++) from(net, x + i, -cube * share * (get(net, x + i) - get(net, mean)));
+    from(net, mean, cube * deviations);
+    compute(net, inverse);
 }
 
 /* Groups of n columns, each normed by itself with the same parameters; beta -1: none. */
 static matrix norm(serial_network *net, int is_rms, matrix x, int64_t n_groups, int64_t n, int64_t gamma, int64_t beta)
 {
-    tape *t = net->tape;
-    const int64_t moments = t->n_values;
-    for (int row = 0; row < net->context; row++)
-        for (int64_t group = 0; group < n_groups; group++) add_moments(net, is_rms, place(x, row, group * n), n);
-    const matrix y = begin(t, n_groups * n);
-    for (int row = 0; row < net->context; row++)
-        for (int64_t col = 0; col < n_groups * n; col++) {
-            const int64_t mean = moments + 2 * (row * n_groups + col / n), from_x = place(x, row, col);
-            const double factor = at(t, gamma + col % n) + net->network.norm_one_plus, inverse = at(t, mean + 1),
-                         d = computed(t, at(t, from_x) - at(t, mean));
-            from(t, from_x, inverse * factor);
-            from(t, mean, -inverse * factor);
-            from(t, mean + 1, d * factor);
-            from(t, gamma + col % n, d * inverse);
-            if (beta >= 0) from(t, beta + col % n, 1);
-            store(t, computed(t, d * inverse * factor) + (beta >= 0 ? at(t, beta + col % n) : 0));
-        }
+    const int64_t moments = net->n_values;
+    for (int64_t i = 0; i < net->context * n_groups; i++)
+        add_moments(net, is_rms, place(x, i / n_groups, i % n_groups * n), n);
+    const matrix y = begin(net, n_groups * n);
+    for (int64_t i = 0; i < net->context * n_groups * n; i++) {
+        const int64_t in = place(x, i / y.step, i % y.step), mean = moments + i / n * 2, col = i % n;
+        const double factor = get(net, gamma + col) + net->network.norm_one_plus, inverse = get(net, mean + 1),
+                     d = computed(net, get(net, in) - get(net, mean));
+        from(net, in, inverse * factor);
+        from(net, mean, -inverse * factor);
+        from(net, mean + 1, d * factor);
+        from(net, gamma + col, d * inverse);
+        if (beta >= 0) from(net, beta + col, 1);
+        store(net, computed(net, d * inverse * factor) + (beta >= 0 ? get(net, beta + col) : 0));
+    }
     return y;
 }
 
@@ -211,89 +190,69 @@ static matrix stream_norm(serial_network *net, const char *part, matrix x)
 {
     const qdr_network *n = &net->network;
     const int has_beta = n->norm == QDR_NORM_LAYER && !n->norm_no_beta;
-    const int64_t gamma = parameter(net, part, "gamma", n->hidden);
-    return norm(net, n->norm == QDR_NORM_RMS, x, 1, n->hidden, gamma,
-                has_beta ? parameter(net, part, "beta", n->hidden) : -1);
+    const int64_t gamma = parameter(net, part, "gamma", n->hidden),
+                  beta = has_beta ? parameter(net, part, "beta", n->hidden) : -1;
+    return norm(net, n->norm == QDR_NORM_RMS, x, 1, n->hidden, gamma, beta);
 }
 
-/* What the file says of this layer: bits of layer_kinds. */
+/* Bits of layer_kinds. */
 static int kind_of(const serial_network *net)
 {
     const qdr_network *n = &net->network;
-    const int layer = net->tape->layer;
     for (int i = 0; i < n->layers; i++)
-        if (n->layer_kinds[i]) return n->layer_kinds[layer];
-    return layer >= n->layers - n->window_layers ? QDR_LAYER_WINDOW : 0;
+        if (n->layer_kinds[i]) return n->layer_kinds[net->layer];
+    return net->layer >= n->layers - n->window_layers ? QDR_LAYER_WINDOW : 0;
 }
 
-/* Heads of queries or keys turned by their positions. */
+/* Heads of queries or keys, turned by their positions. */
 static matrix turned(serial_network *net, matrix x, int64_t n_heads)
 {
-    tape *t = net->tape;
     const qdr_network *n = &net->network;
-    const int kind = kind_of(net);
-    const qdr_rotary *rotary = kind & QDR_LAYER_LOCAL ? &n->local_rotary : &n->rotary;
-    const int64_t pairs = rotary->columns ? (rotary->columns + 1) / 2 : n->head_size / 2;
-    double magnitude, *frequencies;
-    if (n->positions || kind & QDR_LAYER_UNROTATED) return x;
-    frequencies = grown(NULL, pairs, sizeof *frequencies);
-    if (qdr_network_rotary(n, t->layer, net->context, frequencies, &magnitude) < 0) fail(qdr_last_error());
-    const matrix y = begin(t, n_heads * n->head_size);
-    for (int row = 0; row < net->context; row++)
-        for (int64_t col = 0; col < n_heads * n->head_size; col++) {
-            const int64_t i = col % n->head_size, pair = rotary->interleaved ? i / 2 : i % pairs;
-            const int is_second = rotary->interleaved ? i % 2 == 1 : i >= pairs;
-            const int64_t other = place(x, row, col + (is_second ? -1 : 1) * (rotary->interleaved ? 1 : pairs));
-            const int is_turned = i < 2 * pairs;
-            const double angle = is_turned ? row * frequencies[pair] : 0;
-            const double c = is_turned ? magnitude * cos(angle) : 1;
-            const double s = is_turned ? magnitude * sin(angle) * (is_second ? 1 : -1) : 0;
-            from(t, place(x, row, col), c);
-            if (is_turned) from(t, other, s);
-            store(t, computed(t, c * at(t, place(x, row, col))) + (is_turned ? s * at(t, other) : 0));
-        }
+    const qdr_rotary *rotary = kind_of(net) & QDR_LAYER_LOCAL ? &n->local_rotary : &n->rotary;
+    const int64_t size = n->head_size, pairs = rotary->columns ? (rotary->columns + 1) / 2 : size / 2;
+    double magnitude, *frequencies = grown(NULL, pairs + 1, sizeof *frequencies);
+    const int is_turned = !n->positions && !(kind_of(net) & QDR_LAYER_UNROTATED);
+    if (is_turned && qdr_network_rotary(n, net->layer, net->context, frequencies, &magnitude) < 0)
+        fail(qdr_last_error());
+    const matrix y = begin(net, n_heads * size);
+    for (int64_t i = 0; is_turned && i < net->context * y.step; i++) {
+        const int64_t row = i / y.step, in = place(x, row, i % y.step), col = i % size;
+        const int is_second = rotary->interleaved ? col % 2 == 1 : col >= pairs;
+        const int64_t other = in + (is_second ? -1 : 1) * (rotary->interleaved ? 1 : pairs);
+        const double angle = (double)row * frequencies[rotary->interleaved ? col / 2 % pairs : col % pairs],
+                     c = magnitude * cos(angle), s = magnitude * sin(angle) * (is_second ? 1 : -1);
+        const int stays = col >= 2 * pairs;
+        from(net, in, stays ? 1 : c);
+        if (!stays) from(net, other, s);
+        store(net, stays ? get(net, in) : computed(net, c * get(net, in)) + s * get(net, other));
+    }
     free(frequencies);
-    return y;
+    return is_turned ? y : x;
 }
 
-/* cap · tanh(x / cap), or x without a cap, and the slope. */
-static double capped(tape *t, double x, double cap, double *slope)
+/* n values times a factor, then with a cap cap · tanh(value / cap). @return the first */
+static int64_t shaped(serial_network *net, int64_t first, int64_t n, double factor, double cap)
 {
-    *slope = 1;
-    if (!(cap > 0)) return x;
-    const double h = exp(-2 * fabs(x / cap));
-    *slope = function(t, 4 * h / ((1 + h) * (1 + h)));
-    return function(t, cap * tanh(x / cap));
+    const int64_t made = net->n_values;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = computed(net, factor * get(net, first + i)), h = cap > 0 ? exp(-2 * fabs(v / cap)) : 0;
+        from(net, first + i, cap > 0 ? function(net, factor * 4 * h / ((1 + h) * (1 + h))) : factor);
+        compute(net, cap > 0 ? function(net, cap * tanh(v / cap)) : v);
+    }
+    return made;
 }
 
-static double exponential(tape *t, double x) { return function(t, exp(x)); }
-
-/* Scores of one row of a head over the keys that it sees, and the sum of their exponentials, which are relative to the
- * largest. @return the sum's place: the scores are before it */
-static int64_t add_scores(serial_network *net, matrix q, matrix k, int row, int first, int64_t sink, double *highest)
+/* log(Σ exp(value)) of n values, and of one more unless it is -1 */
+static int64_t add_log_sum(serial_network *net, int64_t first, int64_t n, int64_t more)
 {
-    tape *t = net->tape;
-    const qdr_network *n = &net->network;
-    const double scale = n->attention_scale > 0 ? n->attention_scale : 1 / sqrt((double)n->head_size);
-    double sum = 0;
-    *highest = net->sinks ? at(t, sink) : -INFINITY;
-    for (int key = first; key <= row; key++) {
-        double dot = 0, slope;
-        const int64_t begin_edges = t->n_edges;
-        for (int64_t i = 0; i < n->head_size; i++) add_product(t, place(q, row, i), place(k, key, i), &dot);
-        const double score = capped(t, computed(t, scale * dot), n->attention_cap, &slope);
-        for (int64_t e = begin_edges; e < t->n_edges; e++) t->slopes[e] *= scale * slope;
-        add_value(t, score, 0);
-        *highest = fmax(*highest, score);
-    }
-    for (int64_t score = t->n_values - (row - first + 1); score < t->n_values; score++) {
-        const double e = exponential(t, at(t, score) - *highest);
-        from(t, score, e);
-        sum = computed(t, sum + e);
-    }
-    if (net->sinks) from(t, sink, exp(at(t, sink) - *highest));
-    if (net->sinks) sum += exponential(t, at(t, sink) - *highest);
-    return add_value(t, sum, 0);
+    double highest = more >= 0 ? get(net, more) : -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) highest = fmax(highest, get(net, first + i));
+    for (int64_t i = -1; i < n; i++)
+        if (i >= 0 || more >= 0) sum = computed(net, sum + exp(get(net, i < 0 ? more : first + i) - highest));
+    for (int64_t i = -1; i < n; i++)
+        if (i >= 0 || more >= 0)
+            from(net, i < 0 ? more : first + i, function(net, exp(get(net, i < 0 ? more : first + i) - highest) / sum));
+    return compute(net, highest + function(net, log(sum)));
 }
 
 static int first_seen(const serial_network *net, int row)
@@ -302,37 +261,43 @@ static int first_seen(const serial_network *net, int row)
     return window > 0 && row >= window ? (int)(row - window + 1) : 0;
 }
 
+/* The keys of other rows are at the same column as the row's own. */
 static matrix attention(serial_network *net, matrix q, matrix k, matrix v)
 {
-    tape *t = net->tape;
     const qdr_network *n = &net->network;
     const int64_t heads = n->heads, size = n->head_size, group = heads / n->kv_heads,
-                  sinks = net->sinks ? parameter(net, "attention", "sinks", heads) : 0;
-    int64_t *sums = grown(NULL, net->context * heads, sizeof *sums);
-    double *highest = grown(NULL, net->context * heads, sizeof *highest);
+                  sinks = net->sinks ? parameter(net, "attention", "sinks", heads) : -1;
+    const double scale = n->attention_scale > 0 ? n->attention_scale : 1 / sqrt((double)size);
+    int64_t *log_sums = grown(NULL, net->context * heads, sizeof *log_sums);
     for (int64_t i = 0; i < net->context * heads; i++) {
-        const int row = (int)(i / heads);
-        const matrix query = {q.at + i % heads * size, q.step}, key = {k.at + i % heads / group * size, k.step};
-        sums[i] = add_scores(net, query, key, row, first_seen(net, row), sinks + i % heads, &highest[i]);
-    }
-    t->is_inside = 0;
-    const matrix y = begin(t, heads * size);
-    for (int64_t i = 0; i < net->context * heads; i++)
-        for (int64_t col = 0; col < size; col++) {
-            const int row = (int)(i / heads);
-            double mean = 0;
-            for (int j = first_seen(net, row); j <= row; j++) {
-                const int64_t score = sums[i] - (row - j + 1), value = place(v, j, i % heads / group * size + col);
-                const double p = exponential(t, at(t, score) - highest[i]) / at(t, sums[i]);
-                from(t, score, p * at(t, value));
-                from(t, value, p);
-                mean = computed(t, mean + p * at(t, value));
-            }
-            from(t, sums[i], -mean / at(t, sums[i]));
-            store(t, mean);
+        const int row = (int)(i / heads), first = first_seen(net, row);
+        const int64_t head = i % heads, dots = net->n_values, n_keys = row - first + 1;
+        for (int key = first; key <= row; key++) {
+            double dot = 0;
+            for (int64_t c = 0; c < size; c++)
+                add_product(net, place(q, row, head * size + c), place(k, key, head / group * size + c), &dot);
+            compute(net, dot);
         }
-    free(sums);
-    free(highest);
+        const int64_t scores = shaped(net, dots, n_keys, scale, n->attention_cap);
+        log_sums[i] = add_log_sum(net, scores, n_keys, sinks < 0 ? -1 : sinks + head);
+    }
+    net->is_inside = 0;
+    const matrix y = begin(net, heads * size);
+    for (int64_t i = 0; i < net->context * y.step; i++) {
+        const int row = (int)(i / y.step);
+        const int64_t head = i % y.step / size, log_sum = log_sums[i / size];
+        double mean = 0;
+        for (int key = first_seen(net, row); key <= row; key++) {
+            const int64_t score = log_sum - (row - key + 1), value = place(v, key, head / group * size + i % size);
+            const double p = function(net, exp(get(net, score) - get(net, log_sum)));
+            from(net, score, p * get(net, value));
+            from(net, value, p);
+            mean = computed(net, mean + p * get(net, value));
+        }
+        from(net, log_sum, -mean);
+        store(net, mean);
+    }
+    free(log_sums);
     return y;
 }
 
@@ -340,15 +305,14 @@ static matrix attention_half(serial_network *net, matrix x)
 {
     const qdr_network *n = &net->network;
     const int64_t size = n->head_size, n_q = n->heads * size, n_k = n->kv_heads * size;
-    const matrix qkv = linear(net, "qkv", n->qkv_bias, x, n->hidden, n_q + 2 * n_k);
+    const matrix qkv = linear(net, "qkv", n->qkv_bias, x, n->hidden, n_q + 2 * n_k), v = {qkv.at + n_q + n_k, qkv.step};
     matrix q = qkv, k = {qkv.at + n_q, qkv.step};
-    const matrix v = {qkv.at + n_q + n_k, qkv.step};
     if (n->head_norm == QDR_HEAD_NORM_ALL) {
         const int64_t gamma = parameter(net, "qk_norm", "gamma", n_q + n_k);
         q = norm(net, 1, q, 1, n_q, gamma, -1);
         k = norm(net, 1, k, 1, n_k, gamma + n_q, -1);
     }
-    net->tape->is_inside = 1;
+    net->is_inside = 1;
     if (n->head_norm == QDR_HEAD_NORM_EACH) {
         q = norm(net, 1, q, n->heads, size, parameter(net, "attention", "q_gamma", size), -1);
         k = norm(net, 1, k, n->kv_heads, size, parameter(net, "attention", "k_gamma", size), -1);
@@ -358,59 +322,46 @@ static matrix attention_half(serial_network *net, matrix x)
     return linear(net, "proj", n->out_bias, attention(net, q, k, v), n_q, n->hidden);
 }
 
-/* An activation function and its slope, by the name in transformers. */
-static double bent(tape *t, const char *name, double x, double *slope)
+/* An activation by its name in transformers, and its slope. */
+static double activation(serial_network *net, const char *name, double x, double *slope)
 {
-    const double root = 0.79788456080286535588 /* sqrt(2/pi) */, density = root / 2 * exp(-x * x / 2);
-    const double s = 1 / (1 + exp(-x));
-    if (strcmp(name, "gelu") == 0 || strcmp(name, "gelu_python") == 0) {
-        const double below = erfc(-x / sqrt(2)) / 2;
-        *slope = function(t, below + x * density);
-        return function(t, x * below);
-    }
-    if (strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0) {
-        *slope = function(t, s * (1 + x * (1 - s)));
-        return function(t, x * s);
-    }
-    if (strncmp(name, "relu", 4) == 0) {
-        const int is_squared = strcmp(name, "relu2") == 0;
-        *slope = x <= 0 ? 0 : is_squared ? 2 * x : 1;
-        return x <= 0 ? 0 : is_squared ? x * x : x;
-    }
-    const double th = tanh(root * (x + 0.044715 * x * x * x));
-    *slope = function(t, 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * root * (1 + 3 * 0.044715 * x * x));
-    return function(t, 0.5 * x * (1 + th));
+    const double root = 0.79788456080286535588; /* sqrt(2/pi) */
+    const double th = tanh(root * (x + 0.044715 * x * x * x)), below = erfc(-x / sqrt(2)) / 2, s = 1 / (1 + exp(-x));
+    double y = 0.5 * x * (1 + th);
+    *slope = 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * root * (1 + 3 * 0.044715 * x * x);
+    if (strcmp(name, "gelu") == 0) y = x * below, *slope = below + x * root / 2 * exp(-x * x / 2);
+    if (strcmp(name, "silu") == 0) y = x * s, *slope = s * (1 + x * (1 - s));
+    if (strcmp(name, "relu") == 0) y = fmax(x, 0), *slope = x > 0;
+    if (strcmp(name, "relu2") == 0) y = x > 0 ? x * x : 0, *slope = 2 * fmax(x, 0);
+    *slope = function(net, *slope);
+    return function(net, y);
 }
 
 static matrix mlp_half(serial_network *net, matrix x)
 {
-    tape *t = net->tape;
     const qdr_network *n = &net->network;
     const matrix wide = linear(net, "fc", n->mlp_bias, x, n->hidden, (n->gated ? 2 : 1) * n->ffn);
-    const matrix y = begin(t, n->ffn);
-    for (int row = 0; row < net->context; row++)
-        for (int64_t i = 0; i < n->ffn; i++) {
-            const int64_t gate = place(wide, row, i), up = place(wide, row, n->ffn + i);
-            double slope;
-            const double f = bent(t, n->activation, at(t, gate), &slope), factor = n->gated ? at(t, up) : 1;
-            from(t, gate, slope * factor);
-            if (n->gated) from(t, up, f);
-            store(t, f * factor);
-        }
+    const matrix y = begin(net, n->ffn);
+    for (int64_t i = 0; i < net->context * n->ffn; i++) {
+        const int64_t gate = place(wide, i / n->ffn, i % n->ffn), up = gate + n->ffn;
+        double slope;
+        const double f = activation(net, n->activation, get(net, gate), &slope), factor = n->gated ? get(net, up) : 1;
+        from(net, gate, slope * factor);
+        if (n->gated) from(net, up, f);
+        store(net, f * factor);
+    }
     return linear(net, "fc2", n->mlp_bias, y, n->ffn, n->hidden);
 }
 
-/* The stream and what is added to it. */
-static matrix residual(serial_network *net, matrix a, matrix b)
+/* stream + factor · branch */
+static matrix residual(serial_network *net, matrix stream, matrix branch)
 {
-    tape *t = net->tape;
     const double factor = net->network.branch_factor != 0 ? net->network.branch_factor : 1;
-    const int64_t n = net->network.hidden;
-    const matrix y = begin(t, n);
-    for (int64_t i = 0; i < net->context * n; i++) {
-        from(t, place(a, i / n, i % n), 1);
-        from(t, place(b, i / n, i % n), factor);
-        store(t, at(t, place(a, i / n, i % n)) + computed(t, factor * at(t, place(b, i / n, i % n))));
+    const matrix y = begin(net, net->network.hidden);
+    for (int64_t i = 0; i < net->context * y.step; i++) {
+        from(net, stream.at + i, 1);
+        from(net, branch.at + i, factor);
+        store(net, get(net, stream.at + i) + computed(net, factor * get(net, branch.at + i)));
     }
     return y;
 }
@@ -418,89 +369,67 @@ static matrix residual(serial_network *net, matrix a, matrix b)
 static matrix one_layer(serial_network *net, matrix x)
 {
     const qdr_network *n = &net->network;
-    const int before = n->norm_place != QDR_NORM_AFTER, after = n->norm_place != QDR_NORM_BEFORE;
+    const int before = n->norm_place != QDR_NORM_AFTER, after = n->norm_place != QDR_NORM_BEFORE,
+              is_shared = n->parallel_residual && n->norms_per_layer == 1;
     const matrix first = before ? stream_norm(net, "norm1", x) : x;
-    matrix attended = attention_half(net, first);
-    if (after) attended = stream_norm(net, "after1", attended);
-    const matrix middle = residual(net, x, attended), read = n->parallel_residual ? x : middle;
-    const int is_shared = n->parallel_residual && n->norms_per_layer == 1;
-    matrix fed = mlp_half(net, is_shared ? first : before ? stream_norm(net, "norm2", read) : read);
-    if (after) fed = stream_norm(net, "after2", fed);
-    return residual(net, middle, fed);
+    matrix branch = attention_half(net, first);
+    if (after) branch = stream_norm(net, "after1", branch);
+    const matrix middle = residual(net, x, branch), second = n->parallel_residual ? x : middle;
+    branch = mlp_half(net, is_shared ? first : before ? stream_norm(net, "norm2", second) : second);
+    if (after) branch = stream_norm(net, "after2", branch);
+    return residual(net, middle, branch);
 }
 
-static matrix embedding(serial_network *net)
+/* factor · E[token] + P[position]; a token < 0 has no E */
+static matrix embedding(serial_network *net, const int32_t *tokens)
 {
-    tape *t = net->tape;
-    const int64_t n = net->network.hidden, table = parameter(net, "embedding", "weight", net->network.vocab * n);
-    const int64_t positions = net->network.positions ? parameter(net, "embedding", "positions", net->context * n) : -1;
-    const double factor = net->network.embedding_factor != 0 ? net->network.embedding_factor : 1;
-    const matrix x = begin(t, n);
-    for (int64_t i = 0; i < net->context * n; i++) {
-        const int64_t token = t->tokens[i / n], entry = table + token * n + i % n;
-        double sum = 0;
-        if (token >= 0) from(t, entry, factor);
-        if (token >= 0) sum = computed(t, factor * at(t, entry));
-        if (positions >= 0) from(t, positions + i, 1);
-        if (positions >= 0) sum += at(t, positions + i);
-        store(t, sum);
+    const qdr_network *n = &net->network;
+    const int64_t table = parameter(net, "embedding", "weight", n->vocab * n->hidden),
+                  positions = n->positions ? parameter(net, "embedding", "positions", net->context * n->hidden) : -1;
+    const double factor = n->embedding_factor != 0 ? n->embedding_factor : 1;
+    const matrix x = begin(net, n->hidden);
+    for (int64_t i = 0; i < net->context * n->hidden; i++) {
+        const int64_t token = tokens[i / n->hidden], entry = table + token * n->hidden + i % n->hidden;
+        if (token >= 0) from(net, entry, factor);
+        if (positions >= 0) from(net, positions + i, 1);
+        const double sum = token >= 0 ? computed(net, factor * get(net, entry)) : 0;
+        store(net, positions >= 0 ? sum + get(net, positions + i) : sum);
     }
     return x;
 }
 
-/* One row's loss, a value. */
-static int64_t add_loss(serial_network *net, int64_t logits, int target)
+/* The sum of the losses of one sequence; begins their gradients with `scale`. */
+static double forward(serial_network *net, const int32_t *tokens, const int32_t *targets, double scale)
 {
-    tape *t = net->tape;
     const qdr_network *n = &net->network;
-    const double factor = n->logits_factor != 0 ? n->logits_factor : 1;
-    double highest = -INFINITY, sum = 0, slope;
-    double *shaped = grown(NULL, n->vocab, sizeof *shaped);
-    for (int64_t i = 0; i < n->vocab; i++) {
-        shaped[i] = capped(t, computed(t, factor * at(t, logits + i)), n->logits_cap, &slope);
-        highest = fmax(highest, shaped[i]);
-    }
-    for (int64_t i = 0; i < n->vocab; i++) sum = computed(t, sum + exponential(t, shaped[i] - highest));
-    for (int64_t i = 0; i < n->vocab; i++) {
-        (void)capped(t, factor * at(t, logits + i), n->logits_cap, &slope);
-        from(t, logits + i, (function(t, exp(shaped[i] - highest) / sum) - (i == target)) * factor * slope);
-    }
-    const double loss = function(t, log(sum)) + highest - shaped[target];
-    free(shaped);
-    return add_value(t, loss, 0);
-}
-
-/* The sum of the losses of one sequence; seeds the gradients of the losses with `scale`. */
-static double forward(serial_network *net, double scale)
-{
-    tape *t = net->tape;
     double sum = 0;
-    t->layer = -1;
-    matrix x = embedding(net);
-    for (t->layer = 0; t->layer < net->network.layers; t->layer++) x = one_layer(net, x);
-    t->layer = -1;
-    x = stream_norm(net, "norm", x);
-    const matrix logits = linear(net, "head", 0, x, net->network.hidden, net->network.vocab);
+    net->layer = -1;
+    matrix x = embedding(net, tokens);
+    for (net->layer = 0; net->layer < n->layers; net->layer++) x = one_layer(net, x);
+    net->layer = -1;
+    const matrix logits = linear(net, "head", 0, stream_norm(net, "norm", x), n->hidden, n->vocab);
     for (int row = 0; row < net->context; row++) {
-        if (t->targets[row] < 0) continue;
-        const int64_t loss = add_loss(net, place(logits, row, 0), t->targets[row]);
-        t->gradients[loss] = scale;
-        sum += at(t, loss);
+        if (targets[row] < 0) continue;
+        const int64_t made = shaped(net, place(logits, row, 0), n->vocab, n->logits_factor != 0 ? n->logits_factor : 1,
+                                    n->logits_cap),
+                      log_sum = add_log_sum(net, made, n->vocab, -1);
+        net->values[log_sum].gradient = scale;
+        net->values[made + targets[row]].gradient = -scale;
+        sum += get(net, log_sum) - get(net, made + targets[row]);
     }
     return sum;
 }
 
 /* ---- the network ---- */
 
-/* Of these values, or as many zeros as there will be parameters. */
-static void begin_tape(serial_network *net, int64_t n_zeros)
+/* Its parameters, or as many zeros as there will be. */
+static void begin_values(serial_network *net, int64_t n_zeros)
 {
-    tape *t = net->tape;
-    t->n_values = t->n_edges = 0;
+    net->n_values = net->n_edges = 0;
     for (int i = 0; i < net->n_tensors; i++)
-        for (int64_t k = 0; k < net->tensors[i].n; k++) add_value(t, net->tensors[i].value[k], 1);
-    for (int64_t i = 0; i < n_zeros; i++) add_value(t, 0, 1);
-    t->n_parameters = t->n_values;
+        for (int64_t k = 0; k < net->tensors[i].n; k++) store(net, net->tensors[i].value[k]);
+    for (int64_t i = 0; i < n_zeros; i++) store(net, 0);
+    net->n_parameters = net->n_values;
 }
 
 serial_network serial_network_make(const qdr_network *network, int context, int sinks)
@@ -510,43 +439,38 @@ serial_network serial_network_make(const qdr_network *network, int context, int 
     int32_t *none = grown(NULL, context, sizeof *none);
     for (int row = 0; row < context; row++) none[row] = -1;
     if (qdr_network_params(network, &counts) < 0) fail(qdr_last_error());
-    net.tape = memset(grown(NULL, 1, sizeof *net.tape), 0, sizeof *net.tape);
-    net.tape->tokens = net.tape->targets = none;
-    begin_tape(&net, counts.total + sinks * network->layers * network->heads);
-    forward(&net, 0);
+    begin_values(&net, counts.total + sinks * network->layers * network->heads);
+    forward(&net, none, none, 0);
     free(none);
     return net;
 }
 
 void serial_network_free(serial_network *net)
 {
-    tape *t = net->tape;
-    void *const all[] = {t->values, t->gradients, t->begins, t->is_stored, t->parents, t->slopes, t, net->tensors};
     for (int i = 0; i < net->n_tensors; i++) {
         free(net->tensors[i].value);
         free(net->tensors[i].gradient);
     }
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    free(net->tensors);
+    free(net->values);
+    free(net->edges);
 }
 
 double serial_network_backprop(serial_network *net, int n_sequences, const int32_t *tokens, const int32_t *targets,
                                double scale, serial_noise noise)
 {
-    tape *t = net->tape;
     double sum = 0;
-    t->noise = noise;
-    begin_tape(net, 0);
+    net->noise = noise;
+    begin_values(net, 0);
     for (int i = 0; i < n_sequences; i++) {
-        t->n_values = t->n_parameters;
-        t->n_edges = 0;
-        t->tokens = tokens + i * net->context;
-        t->targets = targets + i * net->context;
-        sum += forward(net, scale);
-        go_back(t);
+        net->n_values = net->n_parameters;
+        net->n_edges = 0;
+        sum += forward(net, tokens + i * net->context, targets + i * net->context, scale);
+        go_back(net);
     }
     for (int i = 0; i < net->n_tensors; i++)
         for (int64_t k = 0; k < net->tensors[i].n; k++)
-            net->tensors[i].gradient[k] += t->gradients[net->tensors[i].first + k];
+            net->tensors[i].gradient[k] += net->values[net->tensors[i].first + k].gradient;
     return sum;
 }
 

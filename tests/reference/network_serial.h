@@ -2,13 +2,13 @@
 /* A transformer of any qdr_network in f64 on one process: the oracle for the distributed one. It shares no code with the
  * library but the frequencies of rotary positions.
  *
- * The forward pass is written down value by value; each value notes from which others it was computed, and with which
- * slopes, and gradients follow by going back over these notes. So no backward pass can be wrong in the same way twice.
+ * The forward pass is written down value by value. Each value notes from which others it was computed, and its slope in
+ * each; gradients follow by going back over these notes, so there is no backward pass that could be wrong.
  *
- * How far another computation may be off is found by perturbing this one: with noise each sum and function, and each
- * value that is stored, is off by a random share of a roundoff, going forward and back (Monte Carlo arithmetic: Parker
- * 1997). What comes out varies as much as the results of an arithmetic with such a roundoff differ, in any order of the
- * sums: conditions, depth and numbers of roundings are those of the very network. */
+ * How far another computation may be off is found by perturbing this one. With noise every sum and function, and every
+ * value that is stored between operations, is off by a random share of a roundoff, forward and back (Monte Carlo
+ * arithmetic: Parker, UCLA 1997). The results then vary as those of an arithmetic with such roundoffs do, in any order
+ * of the sums: depth, conditions and numbers of roundings are those of the very network. */
 #ifndef TESTS_REFERENCE_NETWORK_SERIAL_H
 #define TESTS_REFERENCE_NETWORK_SERIAL_H
 
@@ -16,35 +16,49 @@
 
 #include "quadrille/network.h"
 
-/* By the names that a stack gives its parameters, "block0.qkv.weight", and as large; to be filled by the caller. */
+/* Has the name that a stack gives the parameter, "block0.qkv.weight", and its elements in that order. */
 typedef struct serial_tensor {
     char name[48];
-    int64_t n;
-    double *value, *gradient;
-    int64_t first; /* where it is among all parameters */
+    int64_t n, first; /* first: its place among all parameters */
+    double *value, *gradient; /* the value is the caller's to fill */
 } serial_tensor;
 
-/* Roundoffs of what is computed, and of what is stored between operations; 0: exact, but for f64's own. */
+/* Roundoffs of what is computed and of what is stored; 0: none but f64's own. */
 typedef struct serial_noise {
     double computed, stored;
     uint64_t seed;
 } serial_noise;
 
+typedef struct serial_value {
+    double value, gradient, roundoff;
+    int64_t first_edge;
+} serial_value;
+
+typedef struct serial_edge {
+    int64_t from;
+    double slope;
+} serial_edge;
+
 typedef struct serial_network {
     qdr_network network;
-    int context, sinks; /* sinks: a further score of each head, a parameter */
+    int context, sinks; /* sinks 1: each head has a further score, a parameter */
     int n_tensors;
     serial_tensor *tensors;
-    struct tape *tape;
+    /* of a pass over one sequence; parameters are the first values */
+    serial_value *values;
+    serial_edge *edges;
+    int64_t n_values, n_edges, value_room, edge_room, n_parameters;
+    serial_noise noise;
+    int is_inside; /* an operation, whose values are not stored */
+    int layer; /* -1: outside the layers */
 } serial_network;
 
-/* Without memory it ends the process, as do all. */
+/* Without memory they end the process. */
 serial_network serial_network_make(const qdr_network *network, int context, int sinks);
 void serial_network_free(serial_network *net);
 /* NULL: there is none. */
 serial_tensor *serial_network_tensor(const serial_network *net, const char *name);
-/* The sum of the losses of all rows with targets >= 0; adds the gradients of scale times that sum. Tokens < 0 embed as
- * zeros. */
+/* The sum of the losses of all rows with a target >= 0. Adds to the gradients those of `scale` times that sum. */
 double serial_network_backprop(serial_network *net, int n_sequences, const int32_t *tokens, const int32_t *targets,
                                double scale, serial_noise noise);
 void serial_network_clear_gradients(serial_network *net);
