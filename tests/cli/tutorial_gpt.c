@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The last part of the tutorial's program: the GPT of section 11 compared with a serial one in float64. */
-#include "reference/gpt_serial.h"
+#include "reference/network_serial.h"
 
 enum { N_IN_BLOCK = 12, N_STEPS = 6, TOKENS = B * T };
 
@@ -26,24 +26,24 @@ static double first_value(const char *kind, int64_t i)
 }
 
 /* Sets the serial network, and the same values in the order in which a plain C program has them. */
-static void fill_both(serial_gpt *serial, float *at)
+static void fill_both(serial_network *serial, float *at)
 {
     static const char *const kinds[N_IN_BLOCK] = {"g", "b", "w", "b", "w", "b", "g", "b", "w", "b", "w", "b"};
     int64_t seed = 0;
-    for (int p = 0; p < serial_n_parameters(serial); p++) {
-        const int last = serial_n_parameters(serial) - 2;
+    for (int p = 0; p < serial->n_tensors; p++) {
+        const int last = serial->n_tensors - 2;
         const char *kind = p < 2 ? "w" : p >= last ? (p == last ? "g" : "b") : kinds[(p - 2) % N_IN_BLOCK];
-        for (int64_t i = 0; i < serial_n_elems(serial, p); i++)
-            serial_parameter(serial, p)[i] = (double)(float)first_value(kind, seed++);
+        for (int64_t i = 0; i < serial->tensors[p].n; i++)
+            serial->tensors[p].value[i] = (double)(float)first_value(kind, seed++);
     }
-    for (int i = 0; i < V_PADDED * C; i++) *at++ = i < V * C ? (float)serial_parameter(serial, 0)[i] : NAN;
-    for (int i = 0; i < MAX_T * C; i++) *at++ = i < T * C ? (float)serial_parameter(serial, 1)[i] : NAN;
+    for (int i = 0; i < V_PADDED * C; i++) *at++ = i < V * C ? (float)serial->tensors[0].value[i] : NAN;
+    for (int i = 0; i < MAX_T * C; i++) *at++ = i < T * C ? (float)serial->tensors[1].value[i] : NAN;
     for (int t = 0; t < N_IN_BLOCK; t++)
         for (int block = 0; block < L; block++)
-            for (int64_t i = 0, p = 2 + block * N_IN_BLOCK + t; i < serial_n_elems(serial, (int)p); i++)
-                *at++ = (float)serial_parameter(serial, (int)p)[i];
-    for (int p = 2 + L * N_IN_BLOCK; p < serial_n_parameters(serial); p++)
-        for (int64_t i = 0; i < serial_n_elems(serial, p); i++) *at++ = (float)serial_parameter(serial, p)[i];
+            for (int64_t i = 0, p = 2 + block * N_IN_BLOCK + t; i < serial->tensors[p].n; i++)
+                *at++ = (float)serial->tensors[p].value[i];
+    for (int p = 2 + L * N_IN_BLOCK; p < serial->n_tensors; p++)
+        for (int64_t i = 0; i < serial->tensors[p].n; i++) *at++ = (float)serial->tensors[p].value[i];
 }
 
 /* The mean loss over all rows, from logits that were read row by row. */
@@ -68,14 +68,15 @@ static void expect_loss(const char *what, int step, double got, double want)
 
 static void check_gpt(qdr_grid *grid)
 {
-    const serial_config config = {
-        .n_layers = L, .hidden = C, .n_heads = NH, .context = T, .vocab = V, .n_sequences = B, .tied = 1};
-    serial_gpt *serial = serial_create(&config);
+    const qdr_network network = {QDR_INIT(qdr_network), .layers = L,   .hidden = C,   .heads = NH,  .kv_heads = NH,
+                                 .head_size = C / NH,   .ffn = 4 * C,  .vocab = V,    .context = T, .positions = T,
+                                 .qkv_bias = 1,         .out_bias = 1, .mlp_bias = 1, .tied = 1};
+    serial_network serial = serial_network_make(&network, T, 0);
     float *values = malloc(sizeof *values *
                            (V_PADDED * C + MAX_T * C + L * (4 * C * C + 2 * OC * C + 9 * C + OC) + 2 * C));
     gpt m = {.grid = grid}, evaluation = {.grid = grid};
-    EXPECT(serial && values, "no memory");
-    fill_both(serial, values);
+    EXPECT(values, "no memory");
+    fill_both(&serial, values);
     OK(describe_gpt(&m, B));
     OK(build_gpt(&m));
     OK(load_gpt(&m, values));
@@ -86,17 +87,18 @@ static void check_gpt(qdr_grid *grid)
         const batch data = make_batch(step);
         int decay[2 + L * N_IN_BLOCK + 2];
         double loss;
-        for (int p = 0; p < serial_n_parameters(serial); p++) decay[p] = p != 1 && serial_n_elems(serial, p) > OC;
-        const double want = serial_backprop(serial, data.inputs, data.targets);
+        for (int p = 0; p < serial.n_tensors; p++) decay[p] = p != 1 && serial.tensors[p].n > OC;
+        const double want =
+            serial_network_backprop(&serial, B, data.inputs, data.targets, 1.0 / TOKENS, (serial_noise){0}) / TOKENS;
         OK(set_batch(&evaluation, data.inputs, data.targets));
         OK(qdr_stack_forward(evaluation.stack));
         expect_loss("the loss of the logits", step, loss_of_logits(&evaluation, &data), want);
         OK(train_step(&m, data.inputs, data.targets, 1e-2, &loss));
         expect_loss("the loss", step, loss, want);
-        serial_adamw(serial, 1e-2, 0.9, 0.95, 0.1, 1, decay);
+        serial_network_adamw(&serial, 1e-2, 0.9, 0.95, 0.1, 1, decay);
     }
     destroy_gpt(&evaluation);
     destroy_gpt(&m);
-    serial_destroy(serial);
+    serial_network_free(&serial);
     free(values);
 }

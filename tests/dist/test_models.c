@@ -269,15 +269,15 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
 
 /* ---- bounds of narrow types ---- */
 
-/* The network on one process, each of whose numbers that are stored, parameters included, is off by a random share of
- * the type's roundoff v (2^-8 for BF16, 2^-11 for F16), forward and back; sums are in F32. So each rounding counts, with
- * the weight that it has in this network. Near 0.4 v each (uniform in ± v: v/sqrt(3)), they add up like random numbers:
- * in r roundings on the way to a number and n_layers that pass errors on, to about v·sqrt(r·n_layers/3).
+/* Of the roundings in BF16 or F16 those count that stored values undergo, parameters included: each is off by up to the
+ * type's roundoff v, 2^-8 or 2^-11, near v/sqrt(3) in the mean. Sums and what is inside an operation are in F32. The
+ * serial network with just this noise, forward and back, has as many roundings on the way to each gradient as the
+ * library, and passes errors on from layer to layer as the network does.
  *
- * The bound of a tensor's norm and projections is SIGMAS times the root mean square of the errors of all four in
- * SAMPLES samples, which are 32 numbers: one in 10^6 would be further off (Student's distribution). A grid that sums
- * over ranks rounds the parts, too, which are up to as large as the sum: two or three roundings instead of one, for a
- * part of all numbers. */
+ * The bound of a tensor's norm and projections is SIGMAS times the root mean square of the errors of all four in SAMPLES
+ * passes. Of these 32 numbers' multiples of normal errors one in 10^6 would be larger (Student's distribution). Where
+ * ranks sum, they round their parts first, which are about as large as the sum: two or three roundings instead of one,
+ * on some of the ways. */
 enum { SAMPLES = 8, SIGMAS = 6 };
 
 static void load_oracle(const qdr_network *network, serial_network *oracle)
@@ -316,7 +316,6 @@ static double oracle_loss(serial_network *oracle, serial_noise noise)
         tokens[row] = token_of(row, 0);
         targets[row] = token_of(row, 1);
     }
-    serial_network_clear_gradients(oracle);
     return serial_network_backprop(oracle, N_SEQUENCES, tokens, targets, 1 / valid_targets, noise) / valid_targets;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Networks as parts of stacks: what is added, how it is named, what is refused. That the lists are those that plans are
- * priced by is tested in test_planned.c; what they compute, by test_gpt.c. */
+ * priced by is tested in test_planned.c; what they compute, in test_mixtures.c and test_models.c. */
 #include "dist.h"
 
 enum { CONTEXT = 4 };

@@ -25,6 +25,8 @@ static void *grown(void *old, int64_t n, size_t size)
     return memory;
 }
 
+static double *zeros(int64_t n) { return memset(grown(NULL, n, sizeof(double)), 0, (size_t)n * sizeof(double)); }
+
 /* ---- values and what they were computed from ---- */
 
 static double rounded(serial_network *net, double value, double roundoff)
@@ -103,6 +105,13 @@ serial_tensor *serial_network_tensor(const serial_network *net, const char *name
     return NULL;
 }
 
+double serial_tensor_distance(const serial_tensor *tensor, const double *gradient)
+{
+    double squares = 0;
+    for (int64_t k = 0; k < tensor->n; k++) squares += pow(gradient[k] - tensor->gradient[k], 2);
+    return sqrt(squares);
+}
+
 /* The first value of a parameter of this layer, "qkv" and "weight"; a first pass, over zeros, makes it. */
 static int64_t parameter(serial_network *net, const char *part, const char *what, int64_t n)
 {
@@ -114,8 +123,9 @@ static int64_t parameter(serial_network *net, const char *part, const char *what
     const serial_tensor *known = serial_network_tensor(net, made.name);
     if (known) return known->first;
     for (int i = 0; i < net->n_tensors; i++) made.first += net->tensors[i].n;
-    made.value = memset(grown(NULL, n, sizeof(double)), 0, (size_t)n * sizeof(double));
-    made.gradient = memset(grown(NULL, n, sizeof(double)), 0, (size_t)n * sizeof(double));
+    made.value = zeros(n);
+    made.gradient = zeros(n);
+    for (int i = 0; i < 2; i++) made.moments[i] = zeros(n);
     net->tensors = grown(net->tensors, net->n_tensors + 1, sizeof made);
     net->tensors[net->n_tensors++] = made;
     return made.first;
@@ -450,6 +460,8 @@ void serial_network_free(serial_network *net)
     for (int i = 0; i < net->n_tensors; i++) {
         free(net->tensors[i].value);
         free(net->tensors[i].gradient);
+        free(net->tensors[i].moments[0]);
+        free(net->tensors[i].moments[1]);
     }
     free(net->tensors);
     free(net->values);
@@ -470,12 +482,56 @@ double serial_network_backprop(serial_network *net, int n_sequences, const int32
     }
     for (int i = 0; i < net->n_tensors; i++)
         for (int64_t k = 0; k < net->tensors[i].n; k++)
-            net->tensors[i].gradient[k] += net->values[net->tensors[i].first + k].gradient;
+            net->tensors[i].gradient[k] = net->values[net->tensors[i].first + k].gradient;
     return sum;
 }
 
-void serial_network_clear_gradients(serial_network *net)
+double serial_network_expect(serial_network *net, int n_sequences, const int32_t *tokens, const int32_t *targets,
+                             double scale, double roundoff, uint64_t seed)
 {
+    enum { SAMPLES = 4, SIGMAS = 30 };
+    /* F64's own would drown in the oracle's; to first order, errors are in proportion to the noise. */
+    const double noise = fmax(roundoff, 0x1p-30), factor = SIGMAS * roundoff / noise / sqrt(SAMPLES);
+    const double sum = serial_network_backprop(net, n_sequences, tokens, targets, scale, (serial_noise){0});
+    double *exact = zeros(net->n_parameters), squares = 0;
+    for (int i = 0; i < net->n_tensors; i++) {
+        serial_tensor *t = &net->tensors[i];
+        memcpy(exact + t->first, t->gradient, (size_t)t->n * sizeof *exact);
+        t->off = 0;
+    }
+    for (int sample = 0; sample < SAMPLES; sample++) {
+        const serial_noise how = {noise, noise, seed + (uint64_t)sample};
+        squares += pow(serial_network_backprop(net, n_sequences, tokens, targets, scale, how) - sum, 2);
+        for (int i = 0; i < net->n_tensors; i++)
+            net->tensors[i].off = hypot(net->tensors[i].off,
+                                        serial_tensor_distance(&net->tensors[i], exact + net->tensors[i].first));
+    }
+    net->loss_off = factor * sqrt(squares);
+    for (int i = 0; i < net->n_tensors; i++) {
+        net->tensors[i].off *= factor;
+        memcpy(net->tensors[i].gradient, exact + net->tensors[i].first, (size_t)net->tensors[i].n * sizeof *exact);
+    }
+    free(exact);
+    return sum;
+}
+
+void serial_network_adamw(serial_network *net, double rate, double beta1, double beta2, double weight_decay,
+                          double clip_norm, const int *decay)
+{
+    double norm = 0;
     for (int i = 0; i < net->n_tensors; i++)
-        memset(net->tensors[i].gradient, 0, (size_t)net->tensors[i].n * sizeof(double));
+        for (int64_t k = 0; k < net->tensors[i].n; k++) norm = hypot(norm, net->tensors[i].gradient[k]);
+    const double factor = clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1;
+    net->n_steps++;
+    for (int i = 0; i < net->n_tensors; i++) {
+        const serial_tensor *t = &net->tensors[i];
+        for (int64_t k = 0; k < t->n; k++) {
+            double *m = &t->moments[0][k], *v = &t->moments[1][k];
+            *m = beta1 * *m + (1 - beta1) * factor * t->gradient[k];
+            *v = beta2 * *v + (1 - beta2) * pow(factor * t->gradient[k], 2);
+            const double step = *m / (1 - pow(beta1, net->n_steps)) /
+                                (sqrt(*v / (1 - pow(beta2, net->n_steps))) + 1e-8);
+            t->value[k] -= rate * (step + (decay[i] ? weight_decay * t->value[k] : 0));
+        }
+    }
 }

@@ -9,7 +9,6 @@
 
 #define U 0x1p-53
 #define FUNCTION (8 * U)
-#define EPSILON_NORM 1e-5
 #define ROOT_2_OVER_PI 0.79788456080286535588
 
 static double sq(double x) { return x * x; }
@@ -73,96 +72,6 @@ void serial_linear_dw(int m, int n, int k, array dy, array x, array dw, array db
         }
         if (db.v) db.e[o] += roundings(m + 2, size);
     }
-}
-
-static void norm_row(int n, const double *x, const double *ex, norm_state *s, int row)
-{
-    double mean = 0, size = 0, e_mean = 0, var = 0, e_var = 0;
-    double *d = s->mean_free.v + row * n, *ed = s->mean_free.e + row * n;
-    for (int i = 0; i < n; i++) {
-        mean += x[i] / n;
-        size += fabs(x[i]) / n;
-        e_mean += ex[i] / sq(n);
-    }
-    e_mean += roundings(n + 2, size);
-    for (int i = 0; i < n; i++) {
-        d[i] = x[i] - mean;
-        ed[i] = ex[i] + e_mean + roundings(1, d[i]);
-        var += sq(d[i]) / n;
-        e_var += sq(2 * d[i] / n) * ed[i];
-    }
-    /* merged parts add (mean_a - mean_b)², whose factors are at most a few sigma and as wrong as the means */
-    e_var += 16 * var * e_mean + roundings(2 * n + 8, var);
-    s->inverse.v[row] = 1 / sqrt(var + EPSILON_NORM);
-    s->inverse.e[row] = 0.25 * e_var / sq(var + EPSILON_NORM) + sq(4 * U);
-    for (int i = 0; i < n; i++) {
-        const double h = d[i] * s->inverse.v[row];
-        s->normed.v[row * n + i] = h;
-        s->normed.e[row * n + i] = ed[i] * sq(s->inverse.v[row]) + sq(h) * (s->inverse.e[row] + sq(2 * U));
-    }
-}
-
-void serial_norm(int rows, int n, const double *gamma, const double *beta, array x, norm_state *s, array y)
-{
-    for (int row = 0; row < rows; row++) {
-        norm_row(n, x.v + row * n, x.e + row * n, s, row);
-        for (int i = 0; i < n; i++) {
-            const double h = s->normed.v[row * n + i];
-            y.v[row * n + i] = h * gamma[i] + beta[i];
-            y.e[row * n + i] = s->normed.e[row * n + i] * sq(gamma[i]) +
-                               roundings(2, fabs(h * gamma[i]) + fabs(beta[i]));
-        }
-    }
-}
-
-/* dx of one row is added to: dx += inverse·(g - mean(g) - normed·mean(g·normed)), g = dy·gamma */
-static void norm_row_dx(int n, const double *gamma, const norm_state *s, int row, const double *dy, const double *edy,
-                        double *dx, double *edx)
-{
-    const double *h = s->normed.v + row * n, *eh = s->normed.e + row * n;
-    const double inverse = s->inverse.v[row];
-    double a = 0, ea = 0, c = 0, ec = 0, a_size = 0, c_size = 0;
-    for (int i = 0; i < n; i++) {
-        const double g = dy[i] * gamma[i], eg = edy[i] * sq(gamma[i]) + roundings(1, g);
-        a += g / n;
-        c += g * h[i] / n;
-        a_size += fabs(g) / n;
-        c_size += fabs(g * h[i]) / n;
-        ea += eg / sq(n);
-        ec += (eg * sq(h[i]) + sq(g) * eh[i]) / sq(n);
-    }
-    ea += roundings(n + 2, a_size);
-    ec += roundings(n + 2, c_size);
-    for (int i = 0; i < n; i++) {
-        const double g = dy[i] * gamma[i], eg = edy[i] * sq(gamma[i]) + roundings(1, g);
-        const double part = inverse * (g - a - h[i] * c), size = inverse * (fabs(g) + fabs(a) + fabs(h[i] * c));
-        dx[i] += part;
-        edx[i] += sq(part) * s->inverse.e[row] + sq(inverse) * (eg + ea + eh[i] * sq(c) + sq(h[i]) * ec) +
-                  roundings(6, size) + roundings(1, dx[i]);
-    }
-}
-
-/* dx is added to, as are dgamma and dbeta. */
-void serial_norm_backward(int rows, int n, const double *gamma, const norm_state *s, array dy, array dx, array dgamma,
-                          array dbeta)
-{
-    for (int i = 0; i < n; i++) {
-        double size = 0, beta_size = 0;
-        for (int row = 0; row < rows; row++) {
-            const double d = dy.v[row * n + i], ed = dy.e[row * n + i];
-            const double h = s->normed.v[row * n + i];
-            dgamma.v[i] += d * h;
-            dgamma.e[i] += ed * sq(h) + sq(d) * s->normed.e[row * n + i];
-            size += fabs(d * h);
-            dbeta.v[i] += d;
-            dbeta.e[i] += ed;
-            beta_size += fabs(d);
-        }
-        dgamma.e[i] += roundings(rows + 2, size);
-        dbeta.e[i] += roundings(rows + 2, beta_size);
-    }
-    for (int row = 0; row < rows; row++)
-        norm_row_dx(n, gamma, s, row, dy.v + row * n, dy.e + row * n, dx.v + row * n, dx.e + row * n);
 }
 
 /* y = a + factor · b */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations of gpt_serial.c. Every array is a pair of values and variances of their rounding errors; weights are
- * exact. Shapes as in the comments of serial_ops.c, row-major. */
+/* Operations of networks in f64. Every array is a pair of values and variances of their rounding errors; weights are
+ * exact. Shapes as in the comments of serial_ops.c, row-major.
+ *
+ * The variances are found by running error analysis (Wilkinson; Higham 2002, section 3.3), with roundings as independent
+ * random numbers of mean zero (Higham and Mary, SIAM J. Sci. Comput. 41, 2019), to first order in the unit roundoff and
+ * for any order of the sums. */
 #ifndef TESTS_REFERENCE_SERIAL_OPS_H
 #define TESTS_REFERENCE_SERIAL_OPS_H
 
@@ -11,11 +15,6 @@
 typedef struct array {
     double *v, *e;
 } array;
-
-typedef struct norm_state {
-    array mean_free, normed; /* x - mean, and that over sigma */
-    array inverse; /* 1/sigma of each row; its e is relative */
-} norm_state;
 
 /* Zeros after `size`: as in GPT. qkv: [rows, (heads + 2·key_heads)·size] */
 typedef struct attention_shape {
@@ -33,9 +32,6 @@ typedef struct attention_shape {
 void serial_linear(int m, int n, int k, array x, const double *w, const double *b, array y);
 void serial_linear_dx(int m, int n, int k, array dy, const double *w, array dx);
 void serial_linear_dw(int m, int n, int k, array dy, array x, array dw, array db);
-void serial_norm(int rows, int n, const double *gamma, const double *beta, array x, norm_state *s, array y);
-void serial_norm_backward(int rows, int n, const double *gamma, const norm_state *s, array dy, array dx, array dgamma,
-                          array dbeta);
 void serial_add(int64_t n, array a, array b, double factor, array y);
 /* y = function(x) · up, and its gradients; up.v NULL: 1. dx may be dy. */
 void serial_activation(qdr_activation_function function, int64_t n, array x, array up, array y);
