@@ -124,8 +124,8 @@ typedef struct qdr_edge_desc {
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc,
                                                      int with_gradient, qdr_edge *edge);
 /** Adds a column of I32 (tokens) for all rows of the (z, d) cell, equal on its ranks and filled by the caller. For a
- * token < 0 an embedding gives zeros, to which positions are added as in any row; a token outside its vocabulary is an
- * asynchronous error (qdr_context_status()): QDR_ERR_ARGUMENT with the row on this rank, the token and the vocabulary. */
+ * token < 0 an embedding gives zeros, plus the position; a token outside its vocabulary is an asynchronous error
+ * (qdr_context_status()): QDR_ERR_ARGUMENT with the row on this rank, the token and the vocabulary. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_tokens(qdr_stack *stack, const char *name, qdr_edge *edge);
 
 /** How a rank's block of W[n, k] and of its gradient is stored: row-major as on one process, or transposed. This

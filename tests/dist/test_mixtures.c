@@ -8,7 +8,7 @@
 
 enum { MOST_CONTEXT = 7, MOST_SEQUENCES = 6, MOST_ROWS = MOST_CONTEXT * MOST_SEQUENCES, MOST_PASSES = 2 };
 
-static const double SCALE = 0.25; /* of the loss */
+static const double loss_scale = 0.25;
 
 static int below(uint64_t *seed, int n) { return (int)dist_below(seed, n); }
 
@@ -269,7 +269,7 @@ static void step_and_check(mixture *m, uint64_t seed, const char *where)
         fill(m, m->tokens_at, m->tokens + pass * m->n_rows);
         fill(m, m->targets_at, m->targets + pass * m->n_rows);
         DIST_OK(qdr_stack_forward(m->stack));
-        DIST_OK(qdr_stack_backward(m->stack, flags, SCALE));
+        DIST_OK(qdr_stack_backward(m->stack, flags, loss_scale));
         DIST_OK(qdr_stack_loss(m->stack, &sum, &n));
         loss += sum;
         n_valid += n;
@@ -279,7 +279,7 @@ static void step_and_check(mixture *m, uint64_t seed, const char *where)
     DIST_CHECK(n_valid == 0, "%s: %d rows too many counted", where, (int)n_valid);
     if (is_root)
         expected = serial_network_expect(&m->oracle, m->n_passes * m->n_rows / m->oracle.context, m->tokens, m->targets,
-                                         SCALE, dist_roundoff(m->dtype), seed);
+                                         loss_scale, dist_roundoff(m->dtype), seed);
     DIST_CHECK(!is_root || fabs(loss - expected) <= m->oracle.loss_off, "%s: the loss is %.17g, not %.17g ± %.2g",
                where, loss, expected, m->oracle.loss_off);
     for (int i = 0; i < m->oracle.n_tensors; i++) check_gradient(m, i, where);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transformer of any qdr_network in f64 on one process: the oracle for the distributed one. It shares no code with the
- * library but the frequencies of rotary positions.
+/* A transformer of any qdr_network in f64 on one process: the oracle for the distributed one. It shares no code with
+ * the library but the frequencies of rotary positions.
  *
  * The forward pass is written down value by value. Each value notes from which others it was computed, and its slope in
  * each; gradients follow by going back over these notes, so there is no backward pass that could be wrong.
@@ -68,8 +68,9 @@ double serial_tensor_distance(const serial_tensor *tensor, const double *gradien
 double serial_network_backprop(serial_network *net, int n_sequences, const int32_t *tokens, const int32_t *targets,
                                double scale, serial_noise noise);
 /* The same without noise, and how far the sum and the gradients may be off in an arithmetic of this roundoff: 30 times
- * the root mean square of their errors in four passes with noise. Even where a single rounding outweighs all others, one
- * result in 10^5 is further off (Student's distribution). F64's roundoff is half of 2^-52, as the oracle errs, too. */
+ * the root mean square of their errors in four passes with noise. Even where a single rounding outweighs all others,
+ * one result in 10^5 is further off (Student's distribution). For F64 it is 2^-52, twice the true one, since the oracle
+ * errs, too. */
 double serial_network_expect(serial_network *net, int n_sequences, const int32_t *tokens, const int32_t *targets,
                              double scale, double roundoff, uint64_t seed);
 /* AdamW with epsilon 1e-8; decay[i]: whether weight decay applies to tensor i. clip_norm 0: none. */

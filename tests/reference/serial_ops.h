@@ -2,9 +2,9 @@
 /* Operations of networks in f64. Every array is a pair of values and variances of their rounding errors; weights are
  * exact. Shapes as in the comments of serial_ops.c, row-major.
  *
- * The variances are found by running error analysis (Wilkinson; Higham 2002, section 3.3), with roundings as independent
- * random numbers of mean zero (Higham and Mary, SIAM J. Sci. Comput. 41, 2019), to first order in the unit roundoff and
- * for any order of the sums. */
+ * The variances are found by running error analysis (Wilkinson; Higham 2002, section 3.3), with roundings as
+ * independent random numbers of mean zero (Higham and Mary, SIAM J. Sci. Comput. 41, 2019), to first order in the unit
+ * roundoff and for any order of the sums. */
 #ifndef TESTS_REFERENCE_SERIAL_OPS_H
 #define TESTS_REFERENCE_SERIAL_OPS_H
 
