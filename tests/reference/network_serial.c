@@ -98,13 +98,6 @@ static void go_back(serial_network *net)
 
 /* ---- parameters ---- */
 
-serial_tensor *serial_network_tensor(const serial_network *net, const char *name)
-{
-    for (int i = 0; i < net->n_tensors; i++)
-        if (strcmp(net->tensors[i].name, name) == 0) return &net->tensors[i];
-    return NULL;
-}
-
 double serial_tensor_distance(const serial_tensor *tensor, const double *gradient)
 {
     double squares = 0;
@@ -120,9 +113,10 @@ static int64_t parameter(serial_network *net, const char *part, const char *what
         snprintf(made.name, sizeof made.name, "%s.%s", part, what);
     else
         snprintf(made.name, sizeof made.name, "block%d.%s.%s", net->layer, part, what);
-    const serial_tensor *known = serial_network_tensor(net, made.name);
-    if (known) return known->first;
-    for (int i = 0; i < net->n_tensors; i++) made.first += net->tensors[i].n;
+    for (int i = 0; i < net->n_tensors; i++) {
+        if (strcmp(net->tensors[i].name, made.name) == 0) return net->tensors[i].first;
+        made.first += net->tensors[i].n;
+    }
     made.value = zeros(n);
     made.gradient = zeros(n);
     for (int i = 0; i < 2; i++) made.moments[i] = zeros(n);

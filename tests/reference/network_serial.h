@@ -60,8 +60,6 @@ typedef struct serial_network {
 /* Without memory they end the process. */
 serial_network serial_network_make(const qdr_network *network, int context, int sinks);
 void serial_network_free(serial_network *net);
-/* NULL: there is none. */
-serial_tensor *serial_network_tensor(const serial_network *net, const char *name);
 /* Of another gradient from the tensor's: the norm of their difference. */
 double serial_tensor_distance(const serial_tensor *tensor, const double *gradient);
 /* The sum of the losses of all rows with a target >= 0, and the gradients of `scale` times that sum. */
