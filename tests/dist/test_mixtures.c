@@ -301,7 +301,7 @@ static void step_and_check(mixture *m, uint64_t seed, const char *where)
 
 DIST_TEST(mixtures)
 {
-    for (int round = 0, n = dist_rounds(6); round < n; round++) {
+    for (int round = 0, n = dist_rounds(20); round < n; round++) {
         mixture m = {.grid = dist_random_grid(ctx, &seed), .dtype = below(&seed, 2) ? QDR_F64 : QDR_F32};
         m.oracle = make_oracle(&seed);
         m.layout = (qdr_layout)below(&seed, 2);

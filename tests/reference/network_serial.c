@@ -265,7 +265,7 @@ static int first_seen(const serial_network *net, int row)
     return window > 0 && row >= window ? (int)(row - window + 1) : 0;
 }
 
-/* The keys of other rows are at the same column as the row's own. */
+/* Causal. The scores of a row and head are just before their log-sum, that of the row itself last. */
 static matrix attention(serial_network *net, matrix q, matrix k, matrix v)
 {
     const qdr_network *n = &net->network;
