@@ -142,19 +142,28 @@ static void add_number(double sums[N_SHORT], double number, int64_t i)
     }
 }
 
+/* Norm and three projections of a tensor of the model in the gradient of a parameter, which is `scale` times too
+ * large. */
+static void measure(const tensor *one, const void *gradient, qdr_dtype type, double scale, double numbers[N_SHORT])
+{
+    for (int k = 0; k < N_SHORT; k++) numbers[k] = 0;
+    for (int64_t i = 0; i < one->n_rows * one->n_cols; i++)
+        add_number(numbers, dist_get(gradient, type, tensor_place(one, i)) / scale, i);
+    numbers[0] = sqrt(numbers[0]);
+}
+
 static double norm_of(qdri_json_node node) { return number(qdri_json_at(&node, 0)); }
 
-/* Compares the sums with the norm and three projections that are expected. */
-static int check_sums(double sums[N_SHORT], const char *name, qdri_json_node node, double bound)
+/* Compares a norm and three projections with those that are expected. */
+static int check_numbers(const double numbers[N_SHORT], const char *name, qdri_json_node node, double bound)
 {
     static const char *const names[N_SHORT] = {"the norm", "projection 0", "projection 1", "projection 2"};
     const double norm = norm_of(node);
     int n_bad = 0;
-    sums[0] = sqrt(sums[0]);
     for (int k = 0; k < N_SHORT; k++) {
         const double expected = number(qdri_json_at(&node, (size_t)k));
-        if (!is_off(sums[k], expected, bound)) continue;
-        bad(names[k], name, sums[k], expected, fabs(sums[k] - expected) / norm);
+        if (!is_off(numbers[k], expected, bound)) continue;
+        bad(names[k], name, numbers[k], expected, fabs(numbers[k] - expected) / norm);
         n_bad++;
     }
     return n_bad;
@@ -185,7 +194,8 @@ static int check_logits(run *r)
     at = r;
     for (int64_t i = 0; i < N_ROWS * VOCAB; i++) add_number(sums, r->logits[i], i);
     const qdri_json_node node = qdri_json_get(r->expected, "logits");
-    return check_sums(sums, "logits", node, r->may_be_off.loss * norm_of(node) + 1e-15);
+    sums[0] = sqrt(sums[0]);
+    return check_numbers(sums, "logits", node, r->may_be_off.loss * norm_of(node) + 1e-15);
 }
 
 /* Each of the model's tensors that the parameter holds. */
@@ -201,12 +211,10 @@ static int check_gradient(qdr_stack *stack, int index, const qdri_json_node *gra
     DIST_CHECK(tensors_of(&at->network, p.name, &list), "%s is in no tensor of the model", p.name);
     DIST_OK(qdr_stack_gather_parameter(stack, index, QDR_PARAMETER_GRADIENT, full));
     for (int t = 0; t < list.n && is_first; t++) {
-        const tensor *one = &list.of[t];
-        const qdri_json_node node = qdri_json_get(gradients, one->name);
-        double sums[N_SHORT] = {0};
-        for (int64_t i = 0; i < one->n_rows * one->n_cols; i++)
-            add_number(sums, dist_get(full, type, tensor_place(one, i)) / loss_scale(), i);
-        n_bad += check_sums(sums, one->name, node, may_be_off(index, t, norm_of(node)));
+        const qdri_json_node node = qdri_json_get(gradients, list.of[t].name);
+        double got[N_SHORT];
+        measure(&list.of[t], full, type, loss_scale(), got);
+        n_bad += check_numbers(got, list.of[t].name, node, may_be_off(index, t, norm_of(node)));
     }
     free(full);
     return n_bad;
@@ -302,7 +310,7 @@ static void add_errors(const serial_network *oracle, const run *r, double square
         for (int t = 0; t < list.n; t++) {
             const qdri_json_node node = qdri_json_get(&gradients, list.of[t].name);
             double got[N_SHORT];
-            measure(&list.of[t], oracle->tensors[i].gradient, QDR_F64, got);
+            measure(&list.of[t], oracle->tensors[i].gradient, QDR_F64, 1, got);
             for (int k = 0; k < N_SHORT; k++)
                 squares[3 * i + t] += pow(got[k] - number(qdri_json_at(&node, (size_t)k)), 2) / N_SHORT;
         }
