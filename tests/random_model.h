@@ -45,6 +45,10 @@ static inline qdr_network random_network(uint64_t *seed, int64_t layers)
     n.mlp_bias = random_flag(seed);
     n.norm = random_flag(seed) ? QDR_NORM_LAYER : QDR_NORM_RMS;
     n.norms_per_layer = 2;
+    if (random_flag(seed)) {
+        n.window = test_between(seed, 1, 2 * n.context);
+        n.window_layers = test_between(seed, 1, layers);
+    }
     return n;
 }
 

@@ -101,7 +101,7 @@ static qdr_status add_attention(walk *w, qdr_edge qkv, qdr_edge *out)
                                .head_norm = n->head_norm == QDR_HEAD_NORM_EACH,
                                .one_plus = n->norm_one_plus,
                                .epsilon = n->norm_epsilon,
-                               .window = w->part->leaves_out_windows ? 0 : qdri_layer_window(n, w->layer)};
+                               .window = qdri_layer_window(n, w->layer)};
     if (rotary) {
         desc.rotary_columns = qdri_rotary_columns(n, rotary);
         desc.interleaved = rotary->interleaved;

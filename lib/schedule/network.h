@@ -14,7 +14,6 @@ typedef struct qdri_network_part {
     int has_ends; /* also embedding, last norm, head and loss */
     int first_node; /* its number */
     int n_ranks_y; /* query heads that share a key head stay together if there is a key head for each */
-    int leaves_out_windows; /* a model counts them as an average over all layers */
 } qdri_network_part;
 
 /* Adds a node. desc->name: of its part of the layer, "fc"; layer: from 0 on; -1: before the layers, n_layers: after

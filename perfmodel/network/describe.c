@@ -26,8 +26,7 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
                                     .layout = layout,
                                     .n_layers = n_layers,
                                     .has_ends = 1,
-                                    .n_ranks_y = position->size[QDR_Y],
-                                    .leaves_out_windows = 1};
+                                    .n_ranks_y = position->size[QDR_Y]};
     sink s = {net, n_layers, layer_of};
     qdr_edge tokens, targets;
     QDR_TRY(qdri_net_begin(net, position, opts));
@@ -42,8 +41,7 @@ qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const
                                     .context = context,
                                     .layout = layout,
                                     .n_layers = n_layers,
-                                    .n_ranks_y = position->size[QDR_Y],
-                                    .leaves_out_windows = 1};
+                                    .n_ranks_y = position->size[QDR_Y]};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{network->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = layout};
     sink s = {net, n_layers, NULL};

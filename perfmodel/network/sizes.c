@@ -34,15 +34,6 @@ static double rows_on(const qdr_plan *plan, const qdri_sizes *s, int n_ranks, in
     return s->sequences < n_ranks ? rows : part(s->sequences, n_ranks) * s->context;
 }
 
-/* The average number of positions that a token attends to, over all layers. */
-static double seen(const qdr_network *network, double context)
-{
-    const double all = (context + 1) / 2, w = fmin(context, (double)network->window);
-    const double inside = w > 0 ? w - w * (w - 1) / (2 * context) : all;
-    const double share = network->layers ? (double)network->window_layers / (double)network->layers : 0;
-    return share * inside + (1 - share) * all;
-}
-
 /* Columns, and the shards of weights. */
 static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *s)
 {
@@ -72,7 +63,6 @@ void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, qdri_size
                       .context = (double)(plan->sequence ? plan->sequence : network->context),
                       .elem_bytes = (double)qdr_dtype_bytes(plan->dtype),
                       .gradient_bytes = plan->dtype == QDR_F64 ? 8 : 4};
-    s->seen = seen(network, s->context);
     s->of[QDRI_SIZE_ROWS] = s->sequences * s->context;
     s->of[QDRI_SIZE_ROWS_X] = rows_on(plan, s, plan->x, 0);
     s->of[QDRI_SIZE_ROWS_Y] = rows_on(plan, s, plan->y, 0);

@@ -35,7 +35,6 @@ typedef struct qdri_sizes {
     double sequences; /* of a forward pass, in a cell */
     double heads; /* on this rank */
     double context; /* tokens of a sequence */
-    double seen; /* average number of positions that a token attends to */
     double elem_bytes, gradient_bytes;
 } qdri_sizes;
 

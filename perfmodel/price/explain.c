@@ -82,17 +82,27 @@ static void explain_share(const explained *all)
 
 typedef enum section { OF_ALL, OF_PRODUCTS, OF_OPERATIONS, OF_COLLECTIVES } section;
 
-/* A list with the part of it that is shown: one of the middle layers, or embedding and head. */
+/* A list with the part of it that is shown: a middle layer, and what differs in one of another kind, or embedding and
+ * head. */
 typedef struct shown_list {
     const explained *all;
     const qdri_list *list;
     int of_layer, is_backward;
 } shown_list;
 
+/* Positions to which a task attends; 0: it is no attention. */
+static int64_t window_of(const qdri_task *task)
+{
+    return qdri_task_makes_scores(task) ? task->kernel.u.attention.window : 0;
+}
+
 static int is_shown(const shown_list *s, int number)
 {
-    const int layer = qdri_lists_layer(s->all->lists, &s->list->schedule.tasks[number]);
-    return s->of_layer ? layer == 1 : layer < 0;
+    const qdri_lists *lists = s->all->lists;
+    const qdri_task *task = &s->list->schedule.tasks[number];
+    const int layer = qdri_lists_layer(lists, task);
+    if (!s->of_layer || layer < 0) return !s->of_layer && layer < 0;
+    return layer == 1 || (qdri_lists_share(lists, layer) > 0 && window_of(task) > 0);
 }
 
 /* Whether two tasks do the same on different memory. */
@@ -101,7 +111,8 @@ static int are_alike(const qdri_list *list, int i, int j)
     const qdri_task *a = &list->schedule.tasks[i], *b = &list->schedule.tasks[j];
     return a->kind == b->kind && a->m == b->m && a->n == b->n && a->k == b->k && a->trans_a == b->trans_a &&
            a->trans_b == b->trans_b && a->coll == b->coll && a->channel == b->channel && a->count == b->count &&
-           a->overlap_class == b->overlap_class && fabs(list->prices[i].secs - list->prices[j].secs) < 1e-12;
+           a->overlap_class == b->overlap_class && window_of(a) == window_of(b) &&
+           fabs(list->prices[i].secs - list->prices[j].secs) < 1e-12;
 }
 
 /* What an extent of a layer's product is: rows, or features split over an axis. */
@@ -154,6 +165,16 @@ static void explain_collective(const explained *all, const qdri_task *task, cons
     if (task->codec.kind != QDR_CODEC_RAW) explain_codec(all->file, task, price);
 }
 
+/* In how many layers, if kinds differ. */
+static void explain_attention(const explained *all, const qdri_task *task)
+{
+    const double share = qdri_lists_share(all->lists, qdri_lists_layer(all->lists, task));
+    const int64_t window = window_of(task);
+    if (window == 0 || all->lists->n_kinds == 1) return;
+    fprintf(all->file, "in %.0f layers", all->n_layers * share);
+    if (window < task->kernel.u.attention.context) fprintf(all->file, ", to the last %" PRId64 " positions", window);
+}
+
 /* The task and all later ones like it, once: their number and the nodes that they belong to, "norm1+norm2". */
 static void explain_alike(const shown_list *s, int number)
 {
@@ -174,6 +195,7 @@ static void explain_alike(const shown_list *s, int number)
             qdri_task_name(task), names, n_times, secs_in_words(price->secs).text);
     if (task->kind == QDRI_TASK_PRODUCT) explain_product(s, task, price);
     if (task->kind == QDRI_TASK_COLLECTIVE) explain_collective(s->all, task, price);
+    explain_attention(s->all, task);
     fputc('\n', s->all->file);
 }
 
@@ -219,7 +241,7 @@ static void explain_tasks(const explained *all)
 
 /* ---- time ---- */
 
-/* For one layer in one list, or for embedding and head. */
+/* For an average layer in one list, or for embedding and head. */
 static double term_in_list(const explained *all, qdri_list_kind kind, qdr_time_term term)
 {
     const qdri_list *list = &all->lists->of[kind];
@@ -228,8 +250,8 @@ static double term_in_list(const explained *all, qdri_list_kind kind, qdr_time_t
         const qdri_task *task = &list->schedule.tasks[i];
         const int layer = qdri_lists_layer(all->lists, task);
         const int computes = task->stream == QDRI_STREAM_OF_COMPUTE && task->kind != QDRI_TASK_COLLECTIVE;
-        if (computes && (layer == 1 || layer < 0) && qdri_task_term(all->lists, task) == term)
-            secs += list->prices[i].secs;
+        if (computes && qdri_task_term(all->lists, task) == term)
+            secs += qdri_lists_share(all->lists, layer) * list->prices[i].secs;
     }
     return secs;
 }

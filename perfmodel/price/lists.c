@@ -14,10 +14,31 @@ int qdri_lists_layer(const qdri_lists *lists, const qdri_task *task)
     return task->node < 0 ? QDRI_LAYER_FIRST : lists->layer_of[task->node];
 }
 
+double qdri_lists_share(const qdri_lists *lists, int layer)
+{
+    if (layer < 0) return 1;
+    return layer % lists->n_each == (lists->n_each > 1) ? lists->share[layer / lists->n_each] : 0;
+}
+
 double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
 {
     const double cells = (double)plan->z * plan->d;
     return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
+}
+
+/* The network with n_each layers of each kind. */
+static qdr_network few_layers(const qdr_network *network, int64_t context, qdri_lists *lists)
+{
+    const int has_windows = network->window > 0 && network->window < context;
+    const double share = has_windows ? (double)network->window_layers / (double)network->layers : 0;
+    qdr_network few = *network;
+    lists->n_kinds = 0;
+    if (share < 1) lists->share[lists->n_kinds++] = 1 - share;
+    if (share > 0) lists->share[lists->n_kinds++] = share;
+    few.layers = (int64_t)lists->n_kinds * lists->n_each;
+    few.window_layers = share > 0 ? lists->n_each : 0;
+    memset(few.layer_kinds, 0, sizeof few.layer_kinds); /* the last ones have windows */
+    return few;
 }
 
 static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, qdri_lists *lists)
@@ -27,6 +48,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int
     lists->n_micro = qdri_micro_batches(plan, &sizes);
     lists->is_chain = !network->parallel_residual && plan->panels == 1 && plan->batch_parts == 1;
     const int64_t context = (int64_t)sizes.context;
+    const qdr_network few = few_layers(network, context, lists);
     const qdri_position position = qdri_plan_position(plan);
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),
                                  .n_rows = (int64_t)sizes.sequences * context * plan->z * plan->d,
@@ -36,7 +58,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int
                                  .panels = plan->panels ? plan->panels : 1,
                                  .batch_parts = plan->batch_parts};
     QDR_TRY(
-        qdri_describe(&lists->net, network, &position, &opts, context, plan->layout, lists->n_layers, lists->layer_of));
+        qdri_describe(&lists->net, &few, &position, &opts, context, plan->layout, (int)few.layers, lists->layer_of));
     const qdri_coding coding = qdri_plan_coding(plan, ranks_per_node);
     qdri_net_set_coding(&lists->net, &coding);
     return qdri_net_place(&lists->net);
@@ -71,7 +93,7 @@ static void deepen_small_sums(const qdri_lists *lists, double n_stage_layers, qd
             const int counts = !p->flat_over_z && (axis > QDR_Y || p->extra_sums >> axis & 1);
             if (counts && lists->layer_of[p->node] == 0) each += p->n_elems;
         }
-        task->count += (int64_t)((n_stage_layers - lists->n_layers) * (double)each);
+        task->count += (int64_t)((n_stage_layers - lists->n_kinds * lists->n_each) * (double)each);
     }
 }
 
@@ -105,10 +127,10 @@ static qdr_status build_step(qdri_lists *lists)
     return qdri_net_adamw_tasks(&lists->net, &opts, &lists->step);
 }
 
-qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, int n_layers,
+qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, int n_each,
                            double n_stage_layers, int with_waits, qdri_lists *lists)
 {
-    lists->n_layers = n_layers;
+    lists->n_each = n_each;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
     QDR_TRY(describe(network, plan, ranks_per_node, lists));
     QDR_TRY(build_step(lists));
@@ -127,7 +149,7 @@ void qdri_lists_free(qdri_lists *lists)
     }
     qdri_schedule_free(&lists->step);
     qdri_net_free(&lists->net);
-    *lists = (qdri_lists){.n_layers = 0};
+    *lists = (qdri_lists){.n_kinds = 0};
 }
 
 void qdri_list_price(const qdri_lists *lists, const qdri_pricing *pricing, qdri_list_kind kind)

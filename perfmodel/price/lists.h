@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The task lists of a plan, with the price of each task: built by the builders that the runtime uses, for the rank that
- * has most, with all extents as in the run. Only the number of layers is smaller: the layers of a transformer are
- * alike, so a few of them stand for all. */
+ * has most, with all extents as in the run. Only the number of layers is smaller: those of a kind are alike, so
+ * a few of them stand for all. */
 #ifndef QDRI_PERFMODEL_PRICE_LISTS_H
 #define QDRI_PERFMODEL_PRICE_LISTS_H
 
@@ -18,22 +18,25 @@ typedef enum qdri_list_kind {
     QDRI_N_LIST_KINDS
 } qdri_list_kind;
 
-/* In few layers, the times of a layer settle: the middle ones are like those of many. */
-enum { QDRI_FEW_LAYERS = 4 };
+/* In few layers, the times of a layer settle: the middle ones are like those of many. A list has so many of each kind,
+ * one kind after the other: those that attend to all positions, and those that attend to a window. Other differences
+ * cost nothing. */
+enum { QDRI_FEW_LAYERS = 4, QDRI_MOST_KINDS = 2 };
 
 typedef struct qdri_list {
     qdri_schedule schedule;
     qdri_task_price *prices; /* of its tasks; not set by qdri_lists_make() */
     int capacity;
-    int last_of_layer[QDRI_FEW_LAYERS][QDRI_N_STREAMS]; /* the last task of each layer on each stream; -1: none */
+    int last_of_layer[QDRI_MOST_KINDS * QDRI_FEW_LAYERS][QDRI_N_STREAMS]; /* the last task on each stream; -1: none */
     int last_of_first, last_of_last; /* on the compute stream, of embedding and head; -1: none */
 } qdri_list;
 
 /* Zeroed, or the lists of another plan, whose memory is reused. */
 typedef struct qdri_lists {
     qdri_net net;
-    int n_layers; /* in the lists */
-    int layer_of[QDRI_NODES_OF(QDRI_FEW_LAYERS)]; /* by node */
+    int n_kinds, n_each; /* layers of each kind in the lists */
+    double share[QDRI_MOST_KINDS]; /* of all layers, by kind; 1 in all */
+    int layer_of[QDRI_NODES_OF(QDRI_MOST_KINDS * QDRI_FEW_LAYERS)]; /* by node */
     double n_micro; /* forward passes of a step in each cell */
     int is_chain; /* each operation waits for the one before: no halves of a layer side by side, panels or parts */
     qdri_list of[QDRI_N_LIST_KINDS]; /* FORWARD_FIRST only with levels, BACKWARD_ONLY, or else BEFORE and LAST; the
@@ -41,14 +44,17 @@ typedef struct qdri_lists {
     qdri_schedule step; /* of AdamW, without waits */
 } qdri_lists;
 
-/* Builds the lists, whose messages between nodes the plan's codecs code, with n_layers, at most QDRI_FEW_LAYERS; the
- * sums of small gradients are those of n_stage_layers. Without waits they are only good for adding up their tasks. */
+/* Builds the lists, whose messages between nodes the plan's codecs code, with n_each layers of each kind, at most
+ * QDRI_FEW_LAYERS; the sums of small gradients are those of n_stage_layers. Without waits they are only good for adding
+ * up their tasks. */
 QDR_NODISCARD qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int ranks_per_node,
-                                         int n_layers, double n_stage_layers, int with_waits, qdri_lists *lists);
+                                         int n_each, double n_stage_layers, int with_waits, qdri_lists *lists);
 void qdri_lists_free(qdri_lists *lists);
 
 /* The part of the network to which a task belongs: the number of a layer, QDRI_LAYER_FIRST or QDRI_LAYER_LAST. */
 int qdri_lists_layer(const qdri_lists *lists, const qdri_task *task);
+/* The share of all layers for which one stands: a middle one of each kind; the others for none. 1: it is no layer. */
+double qdri_lists_share(const qdri_lists *lists, int layer);
 /* The backward list of the last micro-batch, and that of the others. */
 static inline qdri_list_kind qdri_last_list(const qdri_lists *lists)
 {

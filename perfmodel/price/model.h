@@ -21,12 +21,12 @@ void qdri_step_work_free(qdri_step_work *work);
 /* Prices a list and runs it; the spans of its tasks are in the work then. */
 QDR_NODISCARD qdr_status qdri_list_simulate(const qdri_lists *lists, const qdri_pricing *pricing, qdri_list_kind kind,
                                             qdri_step_work *work, qdri_sim_times *times);
-/* Prices the lists, of QDRI_FEW_LAYERS, and sets secs, time and busy of the result; its memory must be set.
- * after_secs: what follows the passes, however they are divided. */
+/* Prices the lists, of QDRI_FEW_LAYERS of each kind, and sets secs, time and busy of the result; its memory must be
+ * set. after_secs: what follows the passes, however they are divided. */
 QDR_NODISCARD qdr_status qdri_step_time(const qdri_lists *lists, const qdri_pricing *pricing, const qdri_stages *stages,
                                         qdri_step_work *work, qdr_plan_result *result, double *after_secs);
 
-/* Whether the task belongs to the attention of a middle layer. */
+/* Whether the task belongs to the attention of a layer. */
 int qdri_is_attention(const qdri_lists *lists, const qdri_task *task);
 /* The term to which a task's time on the compute stream belongs. */
 qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task);

@@ -80,7 +80,6 @@ void qdri_pricing_place(const qdr_machine *machine, const qdr_plan *plan, qdri_p
     int stride[QDR_N_AXES];
     begin(machine, plan, pricing);
     memset(pricing->per_node, 0, sizeof pricing->per_node);
-    pricing->seen_share = 1;
     pricing->grid = qdri_plan_position(plan);
     qdri_order_strides(pricing->grid.size, plan->order[0] ? plan->order : QDRI_USUAL_ORDER, stride);
     for (int kind = 0; kind < QDRI_N_GROUPS; kind++) {
@@ -105,7 +104,6 @@ void qdri_pricing_make(const qdr_machine *machine, const qdr_network *network, c
 {
     qdri_pricing_place(machine, plan, pricing);
     qdri_sizes_make(network, plan, &pricing->sizes);
-    pricing->seen_share = 2 * pricing->sizes.seen / (pricing->sizes.context + 1);
 }
 
 /* ---- kernels ---- */
@@ -182,14 +180,14 @@ static qdri_task_price fused_attention(const qdri_pricing *p, const qdri_task *t
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
     qdri_task_price price = kernel_price(p,
                                          (qdri_task_work){task->work.bytes, 0, task->work.n_kernels, task->work.cost});
-    const double secs = p->seen_share * task->work.flops / (type->peak_flops * p->machine->attention_efficiency);
+    const double secs = task->work.flops / (type->peak_flops * p->machine->attention_efficiency);
     if (secs <= price.price.work_secs) return price;
     price.secs += secs - price.price.work_secs;
     price.price.work_secs = secs;
     return price;
 }
 
-static int makes_scores(const qdri_task *task)
+int qdri_task_makes_scores(const qdri_task *task)
 {
     return task->work.cost == QDRI_COST_SCORES || task->work.cost == QDRI_COST_SCORES_BACKWARD;
 }
@@ -365,7 +363,7 @@ static qdri_task_price price_of(const qdri_pricing *p, const qdri_task *task)
         price.price = (qdri_price){.latency_secs = price.secs};
         return price;
     }
-    if (!makes_scores(task)) return kernel_price(p, work_of(&p->machine->software, task));
+    if (!qdri_task_makes_scores(task)) return kernel_price(p, work_of(&p->machine->software, task));
     return p->machine->attention_efficiency > 0 ? fused_attention(p, task) : unfused_attention(p, task);
 }
 
@@ -410,7 +408,7 @@ int qdri_task_sample(const qdri_task *task, const qdri_position *grid, const cha
     }
     if (task->work.cost == QDRI_COST_CALLER) return 0;
     const qdri_task_work work = work_of(&plain, task);
-    sample->kind = makes_scores(task) ? QDR_SAMPLE_ATTENTION : QDR_SAMPLE_KERNEL;
+    sample->kind = qdri_task_makes_scores(task) ? QDR_SAMPLE_ATTENTION : QDR_SAMPLE_KERNEL;
     sample->bytes = work.bytes;
     sample->flops = work.flops;
     sample->n_kernels = work.n_kernels;

@@ -17,7 +17,6 @@ typedef struct qdri_pricing {
     const qdr_machine *machine;
     const qdr_plan *plan;
     qdri_sizes sizes; /* of the plan's network; not used for tasks */
-    double seen_share; /* the share of the earlier positions to which a token attends; 1: all */
     qdri_position grid; /* its sizes and levels */
     qdri_ways ways[QDRI_N_GROUPS];
     qdri_coding coding; /* the plan's */
@@ -52,6 +51,8 @@ void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, 
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);
 int qdri_can_gather_again(const qdr_machine *machine);
+/* Whether the task multiplies queries with keys, and scores with values. */
+int qdri_task_makes_scores(const qdri_task *task);
 qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task *task);
 
 /* The time of tasks that take secs on the device and host_secs to be enqueued: host and device work at the same time.

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step: forward and backward passes of micro-batches, stages of a pipeline, the optimizer.
  *
- * A list of few layers is simulated. From the third on, each of its layers takes as long as the one before, so a list
- * of L layers ends L - 4 layer times after this one. A stream that falls further behind the processor with every layer
- * (such as sums of gradients on a slow network) may end last instead, according to its own time per layer. */
+ * A list of few layers of each kind is simulated. From the third on, each of a kind takes as long as the one before, so
+ * a list with L layers of a kind ends L - 4 of its times after this one. A stream that falls further behind the
+ * processor with every layer (such as sums of gradients on a slow network) may end last instead, according to its own
+ * time per layer. */
 #include "price/model.h"
 
 #include <math.h>
@@ -71,11 +72,31 @@ static void add_secs(double secs, qdr_time_term term, amount *sum)
     sum->time[term] += secs;
 }
 
-/* The time from one layer to the next on a stream: between the two middle layers. */
-static double growth(const qdri_list *list, const qdri_step_work *work, int stream, int backward)
+/* The time from one layer of a kind to the next on a stream: between the two middle ones. */
+static double growth_of(const qdri_lists *lists, const qdri_list *list, const qdri_step_work *work, int stream,
+                        int kind)
 {
-    const int from = list->last_of_layer[backward ? 2 : 1][stream], to = list->last_of_layer[backward ? 1 : 2][stream];
-    return from < 0 || to < 0 ? 0 : work->spans[to].end_secs - work->spans[from].end_secs;
+    const int middle = kind * lists->n_each + 1;
+    const int a = list->last_of_layer[middle][stream], b = list->last_of_layer[middle + 1][stream];
+    return a < 0 || b < 0 ? 0 : fabs(work->spans[b].end_secs - work->spans[a].end_secs);
+}
+
+/* Of all layers, on average. */
+static double growth(const qdri_lists *lists, const qdri_list *list, const qdri_step_work *work, int stream)
+{
+    double secs = 0;
+    for (int kind = 0; kind < lists->n_kinds; kind++)
+        secs += lists->share[kind] * growth_of(lists, list, work, stream, kind);
+    return secs;
+}
+
+/* When a stream would end with n_layers, if it ends at list_secs with those of the list. */
+static double extended(const qdri_lists *lists, const qdri_list *list, const qdri_step_work *work, int stream,
+                       double list_secs, double n_layers)
+{
+    for (int kind = 0; kind < lists->n_kinds; kind++)
+        list_secs += (n_layers * lists->share[kind] - lists->n_each) * growth_of(lists, list, work, stream, kind);
+    return list_secs;
 }
 
 qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task)
@@ -89,20 +110,20 @@ qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task)
 
 int qdri_is_attention(const qdri_lists *lists, const qdri_task *task)
 {
-    return qdri_lists_layer(lists, task) == 1 && lists->net.nodes[task->node].makes_scores;
+    return qdri_lists_layer(lists, task) >= 0 && lists->net.nodes[task->node].makes_scores;
 }
 
-/* Adds the times of tasks, by term, for one of the middle layers, for the first and for the last part. */
+/* Adds the times of tasks, by term, for an average layer, for the first and for the last part. */
 static void add_up_tasks(const qdri_lists *lists, const qdri_list *list, phase *p)
 {
     for (int i = 0; i < list->schedule.n_tasks; i++) {
         const qdri_task *task = &list->schedule.tasks[i];
         const int layer = qdri_lists_layer(lists, task);
         amount *part = &p->part[layer == QDRI_LAYER_FIRST ? OF_FIRST : layer == QDRI_LAYER_LAST ? OF_LAST : OF_LAYER];
-        if (layer >= 0 && layer != 1) continue;
-        part->host_secs += list->prices[i].host_secs;
-        if (task->kind == QDRI_TASK_COLLECTIVE) part->busy[qdr_channel_axis(task->channel)] += list->prices[i].secs;
-        if (task->stream == QDRI_STREAM_OF_COMPUTE) part->time[qdri_task_term(lists, task)] += list->prices[i].secs;
+        const double share = qdri_lists_share(lists, layer), secs = share * list->prices[i].secs;
+        part->host_secs += share * list->prices[i].host_secs;
+        if (task->kind == QDRI_TASK_COLLECTIVE) part->busy[qdr_channel_axis(task->channel)] += secs;
+        if (task->stream == QDRI_STREAM_OF_COMPUTE) part->time[qdri_task_term(lists, task)] += secs;
     }
 }
 
@@ -130,10 +151,10 @@ static double link_secs(const qdri_lists *lists, const qdri_list *list, double n
     for (int i = 0; i < list->schedule.n_tasks; i++) {
         const qdri_task *task = &list->schedule.tasks[i];
         const int layer = qdri_lists_layer(lists, task);
-        if (task->kind != QDRI_TASK_COLLECTIVE || (layer >= 0 && layer != 1)) continue;
+        const double times = (layer < 0 ? 1 : n_layers) * qdri_lists_share(lists, layer);
         const qdri_price *price = &list->prices[i].price;
-        for (int l = 0; l < QDR_MAX_LINKS; l++)
-            each[l] += (layer < 0 ? 1 : n_layers) * price->work_secs * price->use[l];
+        if (task->kind != QDRI_TASK_COLLECTIVE) continue;
+        for (int l = 0; l < QDR_MAX_LINKS; l++) each[l] += times * price->work_secs * price->use[l];
     }
     for (int l = 0; l < QDR_MAX_LINKS; l++) most = fmax(most, each[l]);
     return most;
@@ -148,10 +169,10 @@ static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, doubl
     qdri_sim_times times;
     memset(p, 0, sizeof *p);
     QDR_TRY(qdri_list_simulate(lists, pricing, kind, work, &times));
-    layer->secs = growth(list, work, QDRI_STREAM_OF_COMPUTE, backward);
+    layer->secs = growth(lists, list, work, QDRI_STREAM_OF_COMPUTE);
     add_up_tasks(lists, list, p);
     /* The times at the list's beginning and end, in addition to the layers. */
-    const double ends = times.end_secs - QDRI_FEW_LAYERS * layer->secs;
+    const double ends = extended(lists, list, work, QDRI_STREAM_OF_COMPUTE, times.end_secs, 0);
     const int begin = backward ? list->last_of_last : list->last_of_first;
     const double at_begin = fmax(0, fmin(begin < 0 ? 0 : work->spans[begin].end_secs, ends));
     first->secs = backward ? ends - at_begin : at_begin;
@@ -159,14 +180,13 @@ static qdr_status make_phase(const qdri_lists *lists, qdri_list_kind kind, doubl
     /* A stream that falls behind ends last if there are enough layers. Only sums of gradients can do so: for everything
      * else the processor waits, and what is gathered ahead of the first layers, for which it has not waited yet, says
      * nothing about later layers. */
-    const double by_processor = times.end_secs + (n_layers - QDRI_FEW_LAYERS) * layer->secs;
+    const double by_processor = extended(lists, list, work, QDRI_STREAM_OF_COMPUTE, times.end_secs, n_layers);
     static const qdr_channel sums[] = {QDR_CHANNEL_Z_REDUCE, QDR_CHANNEL_D_REDUCE, QDR_CHANNEL_D_NEAR,
                                        QDR_CHANNEL_D_FAR, QDR_CHANNEL_D_COPIES};
     for (int i = 0; backward && i < (int)(sizeof sums / sizeof *sums); i++) {
         const int s = QDRI_STREAM_OF_CHANNEL(sums[i]);
-        const double more = growth(list, work, s, backward);
-        const double late = times.stream_end[s] + (n_layers - QDRI_FEW_LAYERS) * more - by_processor;
-        if (more > layer->secs && late > 0)
+        const double late = extended(lists, list, work, s, times.stream_end[s], n_layers) - by_processor;
+        if (growth(lists, list, work, s) > layer->secs && late > 0)
             layer->secs = fmax(layer->secs, (by_processor + late - first->secs - last->secs) / n_layers);
     }
     const double by_links = link_secs(lists, list, n_layers);
@@ -212,8 +232,9 @@ static void add_recompute(const qdri_lists *lists, const qdri_pricing *pricing, 
     } else if (pricing->plan->recompute == QDR_RECOMPUTE_ATTENTION) {
         for (int i = 0; i < list->schedule.n_tasks; i++) {
             if (!qdri_is_attention(lists, &list->schedule.tasks[i])) continue;
-            secs += list->prices[i].secs;
-            layer->host_secs += list->prices[i].host_secs;
+            const double share = qdri_lists_share(lists, qdri_lists_layer(lists, &list->schedule.tasks[i]));
+            secs += share * list->prices[i].secs;
+            layer->host_secs += share * list->prices[i].host_secs;
         }
     }
     add_secs(secs, QDR_TIME_RECOMPUTE, layer);
@@ -227,18 +248,19 @@ static qdr_status make_first_forward(const qdri_lists *lists, double n_layers, c
     const qdri_list *list = &lists->of[QDRI_LIST_FORWARD_FIRST];
     phase *first = &all->first_forward;
     QDR_TRY(make_phase(lists, QDRI_LIST_FORWARD_FIRST, n_layers, pricing, work, first));
-    const double each = fmax(growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_NEAR), 0),
-                             growth(list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_FAR), 0));
+    const double each = fmax(growth(lists, list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_NEAR)),
+                             growth(lists, list, work, QDRI_STREAM_OF_CHANNEL(QDR_CHANNEL_D_FAR)));
+    const int n_listed = lists->n_kinds * lists->n_each;
     if (pricing->plan->overlap && !(pricing->plan->overlap & QDR_OVERLAP_WEIGHTS)) {
-        const double layer_secs = growth(list, work, QDRI_STREAM_OF_COMPUTE, 0) + each;
+        const double layer_secs = growth(lists, list, work, QDRI_STREAM_OF_COMPUTE) + each;
         add_secs(layer_secs - first->part[OF_LAYER].secs, QDR_TIME_D, &first->part[OF_LAYER]);
-        add_secs(-QDRI_FEW_LAYERS * each, QDR_TIME_D, &first->part[OF_FIRST]);
+        add_secs(-n_listed * each, QDR_TIME_D, &first->part[OF_FIRST]);
         return QDR_OK;
     }
     const double more = first->part[OF_LAST].secs - all->forward.part[OF_LAST].secs;
     const double all_secs = first->part[OF_FIRST].secs + n_layers * first->part[OF_LAYER].secs +
                             first->part[OF_LAST].secs;
-    const double room = fmin((n_layers - QDRI_FEW_LAYERS) * (first->part[OF_LAYER].secs - each),
+    const double room = fmin((n_layers - n_listed) * (first->part[OF_LAYER].secs - each),
                              all_secs - link_secs(lists, list, n_layers));
     if (more > 0 && room > 0) add_secs(-fmin(more, room), QDR_TIME_D, &first->part[OF_LAST]);
     return QDR_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline of one layer: a middle one of the few in a plan's lists. */
+/* The timeline of one layer: a middle one of the few in a plan's lists, without a window if there are any. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void show_attention_again(timeline *t)
     double *now = &t->secs[QDR_PASS_RECOMPUTE];
     for (int i = 0; i < list->schedule.n_tasks; i++) {
         const qdri_task *task = &list->schedule.tasks[i];
-        if (!qdri_is_attention(t->lists, task)) continue;
+        if (qdri_lists_layer(t->lists, task) != 1 || !qdri_is_attention(t->lists, task)) continue;
         const qdri_sim_span when = {*now, *now + list->prices[i].secs};
         show(t, task, &when, 0, INFINITY, QDR_PASS_RECOMPUTE);
         *now = when.end_secs;

@@ -9,10 +9,11 @@
 #include "core/codec.h"
 #include "core/order.h"
 
-/* How often a task of the lists, which have one layer, occurs. */
+/* How often a task of the lists, which have one layer of each kind, occurs. */
 static double times_of(const qdri_bounds *b, const qdri_task *task)
 {
-    return qdri_lists_layer(b->lists, task) >= 0 ? b->n_layers : 1;
+    const int layer = qdri_lists_layer(b->lists, task);
+    return (layer < 0 ? 1 : b->n_layers) * qdri_lists_share(b->lists, layer);
 }
 
 /* Those with the same price are counted together. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lists that plans are priced by, compared at full depth and task by task with those that stacks of the same
  * network execute: random networks, grids, orders, layouts, types, panels, parts, overlaps. */
-
 #include "../../examples/common/gpt.h"
 #include "../../src/bench/transformer.h"
 #include "core/operands.h"
@@ -10,6 +9,8 @@
 #include "network/describe.h"
 #include "optim/optim.h"
 #include "price/lists.h"
+
+enum { MOST_LAYERS = 6 };
 
 typedef struct planned_case {
     const qdr_grid *grid;
@@ -116,7 +117,7 @@ static void compare_described(planned_case *the_case, qdr_stack *stack)
                                       .row_unit = desc->sequence,      .dtype = desc->dtype,
                                       .overlap = desc->overlap,        .panels = opts->panels,
                                       .batch_parts = opts->batch_parts};
-    int layer_of[QDRI_NODES_OF(8)];
+    int layer_of[QDRI_NODES_OF(MOST_LAYERS)];
     qdri_net net = {0};
     qdri_schedule list = {0};
     DIST_OK(qdri_describe(&net, &the_case->network, &position, &described, desc->sequence, desc->layout,
@@ -171,6 +172,14 @@ static qdr_plan plan_of(const planned_case *the_case, int n_micro)
                       .batch_parts = d->n_batch_parts};
 }
 
+/* Windows in all layers or in none, and nothing else that differs: a plan prices some of each kind. */
+static int are_alike(const qdr_network *network)
+{
+    for (int i = 1; i < MOST_LAYERS; i++)
+        if (network->layer_kinds[i] != network->layer_kinds[0]) return 0;
+    return !(network->layer_kinds[0] & ~QDR_LAYER_WINDOW);
+}
+
 /* The lists that a plan is priced by, on the rank that has most. */
 static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n_micro)
 {
@@ -182,9 +191,10 @@ static void compare_priced(planned_case *the_case, const qdr_stack *stack, int n
     const int modes[QDRI_N_LIST_KINDS] = {[QDRI_LIST_BACKWARD_ONLY] = 2 * QDRI_GRADIENT_OVERWRITE,
                                           [QDRI_LIST_BACKWARD_BEFORE] = 2 * QDRI_GRADIENT_ADD_TO_PARTIAL + 1,
                                           [QDRI_LIST_BACKWARD_LAST] = 2 * QDRI_GRADIENT_ADD_TO_PARTIAL};
-    qdri_lists lists = {.n_layers = 0};
+    qdri_lists lists = {.n_kinds = 0};
     for (int axis = 0; axis < QDR_N_AXES; axis++)
         if (position.coordinate[axis] > 0) return;
+    if (!are_alike(&the_case->network)) return;
     if (d->n_layers > QDRI_FEW_LAYERS || d->n_sequences % cells_of(the_case->grid) != 0) return;
     DIST_OK(qdri_lists_make(&the_case->network, &plan, 1, (int)d->n_layers, (double)d->n_layers, 1, &lists));
     DIST_CHECK((lists.n_micro > 1) == (n_micro > 1), "%g forward passes, not %d", lists.n_micro, n_micro);
@@ -208,7 +218,7 @@ static transformer_desc random_desc(uint64_t *seed, int64_t cells)
 {
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     return (transformer_desc){.has_ends = 1,
-                              .n_layers = 1 + dist_below(seed, 6),
+                              .n_layers = 1 + dist_below(seed, MOST_LAYERS),
                               .n_sequences = dist_below(seed, 3) ? cells * (1 + dist_below(seed, 5))
                                                                  : 1 + dist_below(seed, 17),
                               .sequence = 1 + dist_below(seed, 9),
@@ -223,24 +233,35 @@ static transformer_desc random_desc(uint64_t *seed, int64_t cells)
 static qdr_network random_network(uint64_t *seed, int64_t sequence)
 {
     const int64_t kv_heads = 1 + dist_below(seed, 5), positions = dist_below(seed, 2) ? sequence : 0;
-    return (qdr_network){QDR_INIT(qdr_network),
-                         .name = "random",
-                         .layers = 6,
-                         .hidden = 1 + dist_below(seed, 60),
-                         .heads = kv_heads * (1 + dist_below(seed, 4)),
-                         .kv_heads = kv_heads,
-                         .head_size = positions ? 1 + dist_below(seed, 12) : 2 * (1 + dist_below(seed, 6)),
-                         .ffn = 1 + dist_below(seed, 90),
-                         .vocab = 3 + dist_below(seed, 90),
-                         .context = sequence,
-                         .positions = positions,
-                         .gated = (int)dist_below(seed, 2),
-                         .qkv_bias = (int)dist_below(seed, 2),
-                         .out_bias = (int)dist_below(seed, 2),
-                         .mlp_bias = (int)dist_below(seed, 2),
-                         .norms_per_layer = 2,
-                         .tied = (int)dist_below(seed, 2),
-                         .parallel_residual = (int)dist_below(seed, 2)};
+    const int has_windows = (int)dist_below(seed, 2), differ = (int)dist_below(seed, 2);
+    qdr_network network = {QDR_INIT(qdr_network),
+                           .name = "random",
+                           .layers = MOST_LAYERS,
+                           .hidden = 1 + dist_below(seed, 60),
+                           .heads = kv_heads * (1 + dist_below(seed, 4)),
+                           .kv_heads = kv_heads,
+                           .head_size = positions ? 1 + dist_below(seed, 12) : 2 * (1 + dist_below(seed, 6)),
+                           .ffn = 1 + dist_below(seed, 90),
+                           .vocab = 3 + dist_below(seed, 90),
+                           .context = sequence,
+                           .positions = positions,
+                           .gated = (int)dist_below(seed, 2),
+                           .qkv_bias = (int)dist_below(seed, 2),
+                           .out_bias = (int)dist_below(seed, 2),
+                           .mlp_bias = (int)dist_below(seed, 2),
+                           .norm = (qdr_norm_kind)dist_below(seed, 2),
+                           .norm_place = (qdr_norm_place)dist_below(seed, 3),
+                           .head_norm = (qdr_head_norm)dist_below(seed, 3),
+                           .tied = (int)dist_below(seed, 2),
+                           .parallel_residual = (int)dist_below(seed, 2)};
+    if (has_windows) network.window = 1 + dist_below(seed, 2 * sequence);
+    for (int i = 0; i < MOST_LAYERS; i++) {
+        static const unsigned char rotations[] = {0, QDR_LAYER_UNROTATED, QDR_LAYER_LOCAL};
+        if (differ) network.layer_kinds[i] = rotations[dist_below(seed, 3)];
+        if (has_windows && (!differ || dist_below(seed, 2))) network.layer_kinds[i] |= QDR_LAYER_WINDOW;
+        network.window_layers += network.layer_kinds[i] & QDR_LAYER_WINDOW;
+    }
+    return network;
 }
 
 static void compare_lists(planned_case *the_case, qdr_stack *stack)
@@ -306,6 +327,8 @@ static void widen(planned_case *the_case)
     transformer_desc *d = &the_case->desc;
     qdr_network *n = &the_case->network;
     d->n_layers = n->layers = QDRI_FEW_LAYERS;
+    n->window_layers = n->window ? QDRI_FEW_LAYERS : 0; /* in all of them */
+    memset(n->layer_kinds, 0, sizeof n->layer_kinds);
     d->n_panels = d->n_batch_parts = 0;
     d->dtype = QDR_F32;
     d->sequence *= 16;

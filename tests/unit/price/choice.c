@@ -5,7 +5,8 @@
  * A stack prices one forward and one backward pass of its own lists; a plan, the passes of a whole step. Choices are
  * equal where these are the same. They may differ
  * - with several micro-batches: all but the last add to gradients and leave out sums over d;
- * - with recomputation, windows, a pipeline, codecs, or gradients that are partitioned over d: stacks have none;
+ * - with recomputation, a pipeline, codecs, or gradients that are partitioned over d: stacks have none;
+ * - with windows in some layers: a plan prices few of each kind;
  * - with more or fewer layers than a plan prices, from which it concludes what all take;
  * - if sequences do not divide among cells: a plan rounds up, and rank 0 of a stack need not have most;
  * - on machines whose files tell the host's time: plans also count what it takes for each micro-batch. */
@@ -69,6 +70,8 @@ static qdr_network random_network(uint64_t *seed)
                          .qkv_bias = (int)test_between(seed, 0, 1),
                          .out_bias = (int)test_between(seed, 0, 1),
                          .mlp_bias = (int)test_between(seed, 0, 1),
+                         .window = context / 4,
+                         .window_layers = N_LAYERS * test_between(seed, 0, 1),
                          .norms_per_layer = 2,
                          .tied = (int)test_between(seed, 0, 1),
                          .parallel_residual = (int)test_between(seed, 0, 1)};

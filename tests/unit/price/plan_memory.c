@@ -227,7 +227,7 @@ TEST(all_networks)
 TEST(rms_norms)
 {
     const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 1, .y = 1, .z = 1, .d = 8, .dtype = QDR_BF16, .batch = 8};
-    qdri_lists lists = {.n_layers = 0};
+    qdri_lists lists = {.n_kinds = 0};
     qdr_network network = {QDR_INIT(qdr_network)};
     int64_t n_elems = 0;
     CHECK_OK(qdr_network_load("llama-2-7b", &network));
@@ -258,7 +258,7 @@ TEST(small_gradients)
         network.out_bias = network.mlp_bias = (i & 4) != 0;
         network.positions = i & 8 ? 0 : CONTEXT;
         for (int all = 0; all < 2; all++) {
-            qdri_lists lists = {.n_layers = 0};
+            qdri_lists lists = {.n_kinds = 0};
             CHECK_OK(qdri_lists_make(&network, &plan, 8, all ? QDRI_FEW_LAYERS : 1, QDRI_FEW_LAYERS, 0, &lists));
             const qdri_schedule *backward = &lists.of[QDRI_LIST_BACKWARD_ONLY].schedule;
             for (int t = 0; t < backward->n_tasks; t++)

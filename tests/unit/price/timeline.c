@@ -16,7 +16,8 @@ static const char machine_text[] =
 static const char network_text[] = "{\"model_type\": \"gpt2\", \"n_layer\": 12, \"n_embd\": 1024, \"n_head\": 16, "
                                    "\"n_positions\": 512, \"vocab_size\": 5000}";
 
-static qdr_model *model_of(int n_layers)
+/* The last n_windows layers attend to 100 positions. */
+static qdr_model *model_of(int n_layers, int n_windows)
 {
     qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_network network = {QDR_INIT(qdr_network)};
@@ -24,6 +25,8 @@ static qdr_model *model_of(int n_layers)
     CHECK_OK(qdr_machine_parse(machine_text, strlen(machine_text), "toy", &machine));
     CHECK_OK(qdr_network_parse(network_text, strlen(network_text), "toy", &network));
     network.layers = n_layers;
+    network.window = n_windows ? 100 : 0;
+    network.window_layers = n_windows;
     CHECK_OK(qdr_model_create(&machine, &network, &model));
     return model;
 }
@@ -68,7 +71,7 @@ static void check_spans(const seen *all, const double secs[QDR_N_PASSES])
 
 TEST(on_one_rank)
 {
-    qdr_model *less = model_of(12), *more = model_of(13);
+    qdr_model *less = model_of(12, 0), *more = model_of(13, 0);
     const qdr_plan plan = plan_of(1, 1, 1, 1);
     qdr_plan_result a = {QDR_INIT(qdr_plan_result)}, b = {QDR_INIT(qdr_plan_result)};
     double secs[QDR_N_PASSES];
@@ -90,7 +93,7 @@ TEST(on_one_rank)
 
 TEST(with_recomputing)
 {
-    qdr_model *model = model_of(12);
+    qdr_model *model = model_of(12, 0);
     for (int recompute = QDR_RECOMPUTE_NONE; recompute <= QDR_RECOMPUTE_FULL; recompute++) {
         qdr_plan plan = plan_of(2, 2, 2, 2);
         qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
@@ -124,7 +127,7 @@ static int n_spans(const seen *all, qdr_timeline_pass pass, const char *kind, qd
 /* Forward returns what backward scatters, over near and far; copies are summed backward only. */
 TEST(with_levels)
 {
-    qdr_model *model = model_of(12);
+    qdr_model *model = model_of(12, 0);
     for (int n_micro = 1; n_micro <= 2; n_micro++) {
         qdr_plan plan = plan_of(1, 1, 1, 8);
         double secs[QDR_N_PASSES];
@@ -153,10 +156,10 @@ static void read_all(FILE *file, char *text, size_t bytes)
     text[fread(text, 1, bytes - 1, file)] = '\0';
 }
 
-static void check_explained(const qdr_plan *plan, const char *const *words, size_t n_words)
+static void check_explained(int n_windows, const qdr_plan *plan, const char *const *words, size_t n_words)
 {
     static char text[65536];
-    qdr_model *model = model_of(12);
+    qdr_model *model = model_of(12, n_windows);
     FILE *file = tmpfile();
     assert_non_null(file);
     CHECK_OK(qdr_model_explain(model, plan, file));
@@ -183,17 +186,19 @@ TEST(explained)
                                               "; gathers over d, and sums over far and copies, once a step",
                                               "over d near, 2 ranks on inside", "over d far, 2 ranks on inside",
                                               "over d copies, 2 ranks on between"};
+    static const char *const kind_words[] = {"in 5 layers\n", "in 7 layers, to the last 100 positions\n"};
     qdr_plan plan = plan_of(2, 2, 2, 2);
-    check_explained(&plan, words, sizeof words / sizeof *words);
+    check_explained(7, &plan, kind_words, sizeof kind_words / sizeof *kind_words);
+    check_explained(0, &plan, words, sizeof words / sizeof *words);
     plan = plan_of(1, 1, 1, 8);
     plan.gradient_parts = 2;
     plan.optimizer_parts = 4;
-    check_explained(&plan, level_words, sizeof level_words / sizeof *level_words);
+    check_explained(0, &plan, level_words, sizeof level_words / sizeof *level_words);
 }
 
 TEST(refusals)
 {
-    qdr_model *model = model_of(12);
+    qdr_model *model = model_of(12, 0);
     qdr_plan plan = plan_of(1, 1, 1, 1);
     double secs[QDR_N_PASSES] = {1, 1, 1};
     static seen all;
