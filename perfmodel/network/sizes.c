@@ -4,6 +4,10 @@
 
 #include <math.h>
 
+#include "core/size.h"
+#include "schedule/network.h"
+#include "schedule/ops/key_heads.h"
+
 static double part(double width, double n_parts) { return ceil(width / n_parts); }
 
 qdri_position qdri_plan_position(const qdr_plan *plan)
@@ -37,8 +41,10 @@ static double rows_on(const qdr_plan *plan, const qdri_sizes *s, int n_ranks, in
 /* Columns, and the shards of weights. */
 static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *s)
 {
-    const double y = plan->y, kv_heads = part(fmin((double)n->heads, (double)n->kv_heads), y);
-    s->heads = part((double)n->heads, y);
+    const double y = plan->y, group = (double)n->heads / (double)n->kv_heads; /* of queries, with one key head */
+    const double kv_heads = part((double)n->kv_heads, y);
+    const int are_together = n->kv_heads >= plan->y && n->heads % n->kv_heads == 0;
+    s->heads = are_together ? kv_heads * group : part((double)n->heads, y);
     s->of[QDRI_SIZE_HIDDEN] = part((double)n->hidden, plan->x);
     s->of[QDRI_SIZE_QUERIES] = s->heads * (double)n->head_size;
     s->of[QDRI_SIZE_QKV] = (s->heads + 2 * kv_heads) * (double)n->head_size;
@@ -55,6 +61,35 @@ static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *
         s->of[sharded[i][0]] = shard(s->of[QDRI_SIZE_HIDDEN] * s->of[sharded[i][1]], &grid, s->elem_bytes);
 }
 
+/* As its operation says: a number per row and head, and the key heads that are gathered where y has more ranks than
+ * there are. A kernel assigns the same number of queries to each of its key heads. */
+static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes *s)
+{
+    const int64_t n_queries = (int64_t)s->heads, group = n->heads / n->kv_heads;
+    const qdri_key_heads keys = {.gathered = n->kv_heads < plan->y && group > 1,
+                                 .n_own = (n->kv_heads + plan->y - 1) / plan->y,
+                                 .n_all = n->kv_heads};
+    const qdr_rotary *sets[] = {&n->rotary, &n->local_rotary};
+    int has[2];
+    size_t saved_bytes, work_bytes;
+    qdri_network_rotaries(n, has);
+    for (int i = 0; i < 2; i++)
+        s->rotation_bytes += has[i] * s->context * (double)qdri_rotary_columns(n, sets[i]) * fmax(4, s->elem_bytes);
+    const qdri_kernel kernel = {
+        .dtype = plan->dtype,
+        .u.attention = {.n_rows = (int64_t)s->of[QDRI_SIZE_SEQUENCES_X],
+                        .context = (int64_t)s->context,
+                        .n_heads = n_queries,
+                        .n_kv_heads = keys.gathered ? n_queries / qdri_common_divisor(group, n_queries) : keys.n_own,
+                        .head_size = n->head_size,
+                        .cap = n->attention_cap,
+                        .rotary_columns = s->rotation_bytes > 0,
+                        .head_norm = n->head_norm == QDR_HEAD_NORM_EACH}};
+    if (qdri_key_heads_sizes(&kernel, &keys, &saved_bytes, &work_bytes) != QDR_OK) return; /* the lists say so, too */
+    s->attention_saved = (double)saved_bytes;
+    s->attention_work = (double)work_bytes;
+}
+
 void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, qdri_sizes *s)
 {
     const double cells = (double)plan->z * plan->d, all = ceil((double)plan->batch / cells);
@@ -68,6 +103,7 @@ void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, qdri_size
     s->of[QDRI_SIZE_ROWS_Y] = rows_on(plan, s, plan->y, 0);
     s->of[QDRI_SIZE_SEQUENCES_X] = rows_on(plan, s, plan->x, 1);
     set_columns(network, plan, s);
+    set_attention(network, plan, s);
 }
 
 /* ---- layers of stages ---- */

@@ -36,6 +36,8 @@ typedef struct qdri_sizes {
     double heads; /* on this rank */
     double context; /* tokens of a sequence */
     double elem_bytes, gradient_bytes;
+    double attention_saved, attention_work; /* bytes that it keeps, and works with */
+    double rotation_bytes; /* of cosines and sines */
 } qdri_sizes;
 
 typedef struct qdri_stages {

@@ -127,12 +127,23 @@ static qdr_status build_step(qdri_lists *lists)
     return qdri_net_adamw_tasks(&lists->net, &opts, &lists->step);
 }
 
+/* A stack has room for layers that run alone, too: one with panels that adds to its output may need more than all. */
+static qdr_status make_room(qdri_lists *lists)
+{
+    qdri_schedule *alone = &lists->of[QDRI_LIST_FORWARD].schedule; /* made again */
+    for (int i = 0; i < lists->net.n_nodes; i++)
+        if (lists->net.nodes[i].kind == QDRI_NODE_LINEAR && lists->layer_of[i] <= 0)
+            QDR_TRY(qdri_net_layer_forward(&lists->net, i, 1, alone));
+    return QDR_OK;
+}
+
 qdr_status qdri_lists_make(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, int n_each,
                            double n_stage_layers, int with_waits, qdri_lists *lists)
 {
     lists->n_each = n_each;
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) lists->of[kind].schedule.n_tasks = 0;
     QDR_TRY(describe(network, plan, ranks_per_node, lists));
+    if (with_waits && plan->panels > 1) QDR_TRY(make_room(lists));
     QDR_TRY(build_step(lists));
     QDR_TRY(build(lists, QDRI_LIST_FORWARD, n_stage_layers, with_waits));
     if (qdri_plan_has_levels(plan)) QDR_TRY(build(lists, QDRI_LIST_FORWARD_FIRST, n_stage_layers, with_waits));

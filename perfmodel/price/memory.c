@@ -13,14 +13,9 @@
 #include "schedule/buffer.h"
 #include "schedule/network.h"
 
-/* Elements of queries and of the key heads that they need, which are put together where y has more ranks than there are
- * key heads, and kept. A kernel assigns the same number of queries to each of its key heads. */
-static double assembled_elems(const qdri_pricing *p, const qdr_network *network)
+static double stored(double n_elems, double elem_bytes)
 {
-    const int64_t n_queries = (int64_t)p->sizes.heads, group = network->heads / network->kv_heads;
-    if (network->kv_heads >= p->plan->y || group == 1) return 0;
-    const int64_t n_keys = n_queries / qdri_common_divisor(group, n_queries);
-    return p->sizes.of[QDRI_SIZE_SEQUENCES_X] * (double)network->head_size * (double)(n_queries + 2 * n_keys);
+    return ceil(n_elems * elem_bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
 }
 
 /* Elements of one layer's edges and of the gathered inputs that products keep. */
@@ -38,7 +33,7 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     if (scattered && plan->y > 1 && !p->gathers_again) elems += 2 * rows * hidden;
     if (scattered && plan->x > 1 && !p->gathers_again)
         elems += (heads < rows ? rows * of[QDRI_SIZE_QUERIES] : 0) + rows * of[QDRI_SIZE_FFN];
-    return elems + assembled_elems(p, network);
+    return elems;
 }
 
 /* Bytes that operations keep per layer: two numbers per row and layer norm, one per row and RMS norm, and one per row
@@ -51,21 +46,8 @@ static double layer_saved(const qdri_pricing *p, const qdr_network *network, int
     const int unfused = p->machine->software.score_bytes > 0;
     const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
     const double of_heads = network->head_norm == QDR_HEAD_NORM_ALL ? 2 * of[QDRI_SIZE_SEQUENCES_X] : 0;
-    return qdri_network_norms(network) * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number +
-           (heads + of_heads) * number + scores;
-}
-
-/* Of cosines and sines, for each set of rotary positions. */
-static double rotation_bytes(const qdri_pricing *p, const qdr_network *network)
-{
-    const qdr_rotary *sets[] = {&network->rotary, &network->local_rotary};
-    int uses[2];
-    double bytes = 0;
-    qdri_network_rotaries(network, uses);
-    for (int i = 0; i < 2; i++)
-        bytes += uses[i] * p->sizes.context * (double)qdri_rotary_columns(network, sets[i]) *
-                 fmax(4, p->sizes.elem_bytes);
-    return bytes;
+    return qdri_network_norms(network) * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number + of_heads * number +
+           p->sizes.attention_saved + scores;
 }
 
 /* Edges of embedding and head. */
@@ -78,6 +60,23 @@ static double end_edges(const qdri_pricing *p, int is_first, int is_last)
     const int by_bytes = p->machine->software.logit_memory_bytes > 0;
     return is_first * stream * of[QDRI_SIZE_HIDDEN] +
            is_last * ((stream + gathered) * of[QDRI_SIZE_HIDDEN] + (by_bytes ? 0 : wide * of[QDRI_SIZE_VOCAB]));
+}
+
+/* Tokens and targets, what last norm and loss keep, and the work that operations share, which run one at a time. Norms
+ * of the stream keep moments of all ranks of x, those of queries and keys one of each; the loss works with a number for
+ * each row, and as many as it keeps. */
+static double other_bytes(const qdri_pricing *p, const qdr_network *network, int is_first, int is_last)
+{
+    const double *of = p->sizes.of, stream = of[QDRI_SIZE_ROWS_Y], wide = of[QDRI_SIZE_ROWS_X];
+    const double number = fmax(4, p->sizes.elem_bytes), loss = 2 * wide * number;
+    const int is_rms = network->norm == QDR_NORM_RMS;
+    const double of_norms = stream * (is_rms ? 1 : 3 * p->plan->x),
+                 of_heads = network->head_norm == QDR_HEAD_NORM_ALL ? 2 * of[QDRI_SIZE_SEQUENCES_X] : 0;
+    const double in_layer = fmax(fmax(of_norms, of_heads) * number, p->sizes.attention_work);
+    const double tokens = (is_first * of[QDRI_SIZE_ROWS] + is_last * wide) * sizeof(int32_t);
+    const double sums = fmax(2, p->plan->batch_parts) * 4 * sizeof(double);
+    return tokens + is_last * (stream * (is_rms ? 1 : 2) * number + loss + sums) +
+           fmax(in_layer, is_last * (stored(wide, number) + loss));
 }
 
 /* For one micro-batch: the edges of all layers, or those that recomputation keeps plus one whole layer. */
@@ -108,7 +107,7 @@ static double largest_shard(const qdri_pricing *p)
 double qdri_added_bytes(const qdri_pricing *p)
 {
     const qdri_position grid = qdri_plan_position(p->plan);
-    return grid.size[QDR_Z] > 1 && grid.near == 1 ? largest_shard(p) * p->sizes.gradient_bytes : 0;
+    return grid.size[QDR_Z] > 1 && grid.near == 1 ? stored(largest_shard(p), p->sizes.gradient_bytes) : 0;
 }
 
 int qdri_lists_have_workspace(const qdri_pricing *p)
@@ -190,11 +189,6 @@ typedef struct kept {
         n_saved; /* elements that it writes to a checkpoint: of matrices its share, small parameters if it is first */
 } kept;
 
-static double stored(double n_elems, double elem_bytes)
-{
-    return ceil(n_elems * elem_bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
-}
-
 static double state_arrays(const qdri_pricing *p, double n_elems)
 {
     return qdri_state_bytes(p->plan->dtype) / p->sizes.gradient_bytes * stored(n_elems, p->sizes.gradient_bytes);
@@ -262,7 +256,7 @@ static kept kept_bytes(const qdri_pricing *p, const qdr_network *network, const 
 }
 
 /* The scores' gradients of a layer, in pieces of 2.25 GiB at most. */
-static double attention_bytes(const qdri_pricing *p)
+static double score_bytes(const qdri_pricing *p)
 {
     const double rows_of_heads = p->sizes.of[QDRI_SIZE_SEQUENCES_X] * p->sizes.heads;
     const double bytes = p->machine->software.attention_score_bytes * rows_of_heads * p->sizes.context;
@@ -282,9 +276,9 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
                               bytes.parameters / p->sizes.elem_bytes * (plan->d > 1 ? software->send_bytes : 0);
     m[QDR_MEMORY_OPTIMIZER] = bytes.state;
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
-                                end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes +
-                                rotation_bytes(p, network);
+                                end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes + p->sizes.rotation_bytes;
     if (qdri_lists_have_workspace(p)) {
+        m[QDR_MEMORY_ACTIVATIONS] += other_bytes(p, network, at->is_first, at->is_last);
         bound_workspace(p, network, &m[QDR_MEMORY_GATHERED], &m[QDR_MEMORY_WORKSPACE]);
     } else { /* two weights and gradients of the largest product, as a whole */
         const double shard = largest_shard(p), whole = shard * plan->z;
@@ -294,7 +288,7 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
         m[QDR_MEMORY_WORKSPACE] = workspace_bytes(p, at->is_last);
     }
     m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS] +
-                            attention_bytes(p);
+                            score_bytes(p);
     for (int t = 0; t < QDR_N_MEMORY_TERMS; t++) m[t] = ceil(m[t]); /* bytes are whole: a limit of their sum suffices */
 }
 

@@ -113,13 +113,13 @@ qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
 }
 
 /* The workspace that the runtime needs for the lists, unless the machine's software has a formula of its own. A stack
- * has room for all of its lists: also to add to gradients if the plan has one micro-batch. */
+ * has room for all of its lists: also for layers that run alone, and to add to gradients if the plan has one
+ * micro-batch. */
 static void set_workspace(const qdri_lists *lists, const qdri_pricing *pricing, qdr_plan_result *result)
 {
-    double *gathered = &result->memory[QDR_MEMORY_GATHERED], *rest = &result->memory[QDR_MEMORY_WORKSPACE], bytes = 0;
+    double *gathered = &result->memory[QDR_MEMORY_GATHERED], *rest = &result->memory[QDR_MEMORY_WORKSPACE];
     if (!qdri_lists_have_workspace(pricing)) return;
-    for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++)
-        if (lists->of[kind].schedule.n_tasks > 0) bytes = fmax(bytes, (double)lists->of[kind].schedule.workspace_bytes);
+    double bytes = (double)lists->net.buffers.items[lists->net.workspace.buffer].bytes;
     if (lists->n_micro <= 1) bytes += qdri_added_bytes(pricing);
     result->memory_bytes += bytes - *gathered - *rest;
     *gathered = fmin(*gathered, bytes);

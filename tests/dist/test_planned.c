@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lists that plans are priced by, compared at full depth and task by task with those that stacks of the same
  * network execute: random networks, grids, orders, layouts, types, panels, parts, overlaps. */
+#include <dirent.h>
+#include <unistd.h>
+
 #include "../../examples/common/gpt.h"
 #include "../../src/bench/transformer.h"
 #include "core/operands.h"
@@ -319,6 +322,91 @@ DIST_TEST(plans_are_what_examples_run)
         qdr_grid_destroy(&grid);
     }
 }
+
+/* ---- memory ---- */
+
+/* Bytes that a plan says, and that its stack holds: no fewer, and at most a share more. */
+typedef struct held_bytes {
+    const char *what;
+    double planned, held, more;
+} held_bytes;
+
+/* On the rank that has most; others may hold less. Whoever plans one micro-batch cannot know where the shard goes that
+ * adding to gradients takes: it may fit beside the other values. */
+static void check_memory(const planned_case *the_case, const qdr_stack *stack)
+{
+    const qdri_position position = dist_position(the_case->grid);
+    qdr_plan plan = plan_of(the_case, 1);
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
+    qdr_model *model;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
+    qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
+    size_t optimizer_bytes;
+    int has_most = 1;
+    for (int axis = 0; axis < QDR_N_AXES; axis++) has_most &= position.coordinate[axis] == 0;
+    DIST_OK(qdr_machine_load("laptop", &machine));
+    DIST_OK(qdr_model_create(&machine, &the_case->network, &model));
+    DIST_OK(qdr_model_predict(model, &plan, &result));
+    qdr_model_destroy(&model);
+    DIST_OK(qdr_stack_get_sizes(stack, &sizes));
+    DIST_OK(qdr_adamw_size(stack, &optimizer_bytes));
+    const double *planned = result.memory;
+    const held_bytes all[] = {
+        {"parameters", planned[QDR_MEMORY_PARAMETERS], (double)sizes.parameters, 0},
+        {"gradients", planned[QDR_MEMORY_GRADIENTS], (double)sizes.gradients, 0},
+        {"optimizer", planned[QDR_MEMORY_OPTIMIZER], (double)optimizer_bytes, 0},
+        {"activations", planned[QDR_MEMORY_ACTIVATIONS], (double)sizes.activations, 0},
+        {"workspace", planned[QDR_MEMORY_GATHERED] + planned[QDR_MEMORY_WORKSPACE], (double)sizes.workspace, 0.1}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        DIST_CHECK(all[i].planned >= all[i].held && (!has_most || all[i].planned <= (1 + all[i].more) * all[i].held),
+                   "%s, %dx%dx%dx%d, layout %d, %s, panels %d, parts %d: %.0f bytes of %s planned, %.0f held",
+                   the_case->network.name, plan.x, plan.y, plan.z, plan.d, (int)plan.layout, qdr_dtype_name(plan.dtype),
+                   plan.panels, plan.batch_parts, all[i].planned, all[i].what, all[i].held);
+}
+
+/* Rows are so many that no buffer needs padding. */
+static void check_network(qdr_grid *grid, void *user)
+{
+    for (int i = 0; i < 6; i++) {
+        planned_case the_case = {.grid = grid, .network = *(const qdr_network *)user};
+        transformer made = {.stack = NULL};
+        the_case.desc = (transformer_desc){.network = &the_case.network,
+                                           .has_ends = 1,
+                                           .n_layers = the_case.network.layers,
+                                           .n_sequences = 8 * cells_of(grid),
+                                           .sequence = 32,
+                                           .dtype = i & 2 ? QDR_BF16 : QDR_F32,
+                                           .layout = i & 1 ? QDR_SCATTERED : QDR_REPLICATED,
+                                           .n_panels = i < 4 ? 1 : 2,
+                                           .n_batch_parts = i < 4 ? 1 : 2};
+        DIST_OK(transformer_create(grid, &the_case.desc, &made));
+        check_memory(&the_case, made.stack);
+        qdr_stack_destroy(&made.stack);
+    }
+}
+
+/* All that classes of transformers compute, on every grid of up to four ranks. */
+DIST_TEST(plans_need_what_networks_hold)
+{
+    const char *folder = getenv("QDR_TEST_NETWORKS");
+    int n_networks = 0;
+    if (qdr_context_size(ctx) > 4) return;
+    DIR *dir = opendir(folder);
+    DIST_CHECK(dir, "there is no folder %s", folder);
+    for (const struct dirent *entry; n_networks < dist_rounds(26) && (entry = readdir(dir)) != NULL;) {
+        char path[600];
+        qdr_network network = {QDR_INIT(qdr_network)};
+        snprintf(path, sizeof path, "%s/%s/config.json", folder, entry->d_name);
+        if (access(path, R_OK) != 0) continue;
+        DIST_OK(qdr_network_load(path, &network));
+        dist_every_grid(ctx, 0, check_network, &network);
+        n_networks++;
+    }
+    closedir(dir);
+    DIST_CHECK(n_networks == dist_rounds(26), "%d networks, not %d", n_networks, dist_rounds(26));
+}
+
+/* ---- choices ---- */
 
 /* Wide enough for panels to matter, with as many layers as a plan prices: it extends longer networks from these, while
  * a stack prices all its layers. */
