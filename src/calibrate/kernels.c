@@ -117,7 +117,7 @@ int calibrate_products(calibration *c, failure *why)
 /* ---- kernels, each of a stack that has nothing else ---- */
 
 enum { N_LAUNCHES = 64 };
-enum { LAUNCH, COPY, ADD, GELU, NORM, RMS_NORM, ATTENTION };
+enum { LAUNCH, COPY, ADD, GELU, GATE, NORM, RMS_NORM, ATTENTION, TURNED };
 
 /* Of how many rows and columns; context: for attention, 0: for the other kernels. */
 typedef struct kernel_size {
@@ -131,8 +131,8 @@ typedef struct kernel {
     size_t bytes;
 } kernel;
 
-/* Per element: the number of values moved, and flops, those of attention for each row that it reads; number of
- * kernels. */
+/* Per element of the input, of attention of the queries: the number of values moved, and flops, those of attention for
+ * each row that it reads; number of kernels. */
 typedef struct measured_kernel {
     const char *group;
     int name, backward;
@@ -147,14 +147,20 @@ static const measured_kernel kernels[] = {
     {"add", ADD, 0, 3, 0, QDR_SAMPLE_MEMORY, 1},
     {"gelu", GELU, 0, 2, 12, QDR_SAMPLE_KERNEL, 1},
     {"gelu backward", GELU, 1, 3, 20, QDR_SAMPLE_KERNEL, 1},
+    {"gate", GATE, 0, 1.5, 4.5, QDR_SAMPLE_KERNEL, 1}, /* SiLU, whose output is half as wide */
+    {"gate backward", GATE, 1, 2.5, 9, QDR_SAMPLE_KERNEL, 1},
     {"norm", NORM, 0, 3, 8, QDR_SAMPLE_KERNEL, 1},
     {"norm backward", NORM, 1, 5, 14, QDR_SAMPLE_KERNEL, 2},
     {"RMS norm", RMS_NORM, 0, 3, 5, QDR_SAMPLE_KERNEL, 1},
     {"RMS norm backward", RMS_NORM, 1, 5, 10, QDR_SAMPLE_KERNEL, 2},
     {"attention", ATTENTION, 0, 4, 4, QDR_SAMPLE_ATTENTION, 1},
     {"attention backward", ATTENTION, 1, 8, 10, QDR_SAMPLE_ATTENTION, 3},
+    {"turned attention", TURNED, 0, 4, 4, QDR_SAMPLE_ATTENTION, 1}, /* with rotary positions */
+    {"turned attention backward", TURNED, 1, 8, 10, QDR_SAMPLE_ATTENTION, 3},
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
+
+static int is_attention(const measured_kernel *of) { return of->name == ATTENTION || of->name == TURNED; }
 
 static qdr_status call_copy(void *user)
 {
@@ -183,14 +189,22 @@ static qdr_status add_operation(qdr_stack *stack, int name, const kernel_size *s
     const qdr_edge in = *edge;
     const qdr_norm_desc norm = {QDR_INIT(qdr_norm_desc), .name = "norm",
                                 .kind = name == RMS_NORM ? QDR_NORM_RMS : QDR_NORM_LAYER};
-    const qdr_attention_desc attention = {QDR_INIT(qdr_attention_desc), .name = "attention",
-                                          .head_size = size->head_size, .context = size->context};
+    static const double frequencies[QDR_ROTARY_MOST_FACTORS] = {1}; /* values do not matter */
+    const qdr_attention_desc attention = {QDR_INIT(qdr_attention_desc),
+                                          .name = "attention",
+                                          .head_size = size->head_size,
+                                          .context = size->context,
+                                          .rotary_columns = name == TURNED ? size->head_size : 0,
+                                          .frequencies = frequencies};
+    const qdr_activation_desc gate = {QDR_INIT(qdr_activation_desc), .name = "gate", .function = QDR_SILU, .gated = 1};
     qdr_status status = QDR_OK;
     switch (name) {
     case GELU: return qdr_stack_add_gelu(stack, "gelu", in, edge);
+    case GATE: return qdr_stack_add_activation(stack, &gate, in, edge);
     case NORM:
     case RMS_NORM: return qdr_stack_add_norm(stack, &norm, in, edge);
-    case ATTENTION: return qdr_stack_add_attention(stack, &attention, in, edge);
+    case ATTENTION:
+    case TURNED: return qdr_stack_add_attention(stack, &attention, in, edge);
     default: break;
     }
     for (int i = 0; i < (name == LAUNCH ? N_LAUNCHES : 1) && status >= 0; i++)
@@ -215,9 +229,10 @@ static qdr_status make(const calibration *c, const measured_kernel *of, const ke
     const int64_t n_cols = is_launch ? 1 : size->n_cols, n_rows = is_launch ? 1 : size->n_rows;
     const qdr_block heads = {n_cols, size->head_size};
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = n_rows, .dtype = dtype,
-                                 .row_unit = of->name == ATTENTION ? size->context : 1};
+                                 .row_unit = is_attention(of) ? size->context : 1};
     qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{n_cols, 1}}, .col_axis = QDR_X};
-    for (int i = 0; i < 3 && of->name == ATTENTION; i++) input.cols[i] = heads;
+    for (int i = 0; i < 3 && is_attention(of); i++) input.cols[i] = heads;
+    for (int i = 0; i < 2 && of->name == GATE; i++) input.cols[i] = (qdr_block){n_cols / 2, 1};
     qdr_edge first = 0, last = 0;
     void *gradient;
     qdr_status status = qdr_stack_create(c->self, &opts, &made->stack);
@@ -237,9 +252,9 @@ static qdr_status make(const calibration *c, const measured_kernel *of, const ke
 static int measure_kernel(calibration *c, const measured_kernel *of, const kernel_size *size, failure *why)
 {
     /* A GPU's attention is fast in two bytes only. */
-    const qdr_dtype dtype = of->name == ATTENTION && c->is_on_gpu ? QDR_BF16 : QDR_F32;
+    const qdr_dtype dtype = is_attention(of) && c->is_on_gpu ? QDR_BF16 : QDR_F32;
     const double n = (double)size->n_rows * size->n_cols;
-    const double n_read = of->name == ATTENTION ? ((double)size->context + 1) / 2 : 1;
+    const double n_read = is_attention(of) ? ((double)size->context + 1) / 2 : 1;
     kernel k = {0};
     const calibrate_work work = {of->name == COPY ? call_copy
                                  : of->backward   ? call_stack_backward
@@ -269,7 +284,7 @@ int calibrate_kernels(calibration *c, failure *why)
     calibrate_show(c, "kernels");
     for (int i = 0; i < (c->is_quick ? 2 : 6); i++)
         for (int j = 0; j < N_KERNELS && !why->code; j++) {
-            if ((kernels[j].name == ATTENTION) != (list[i].context > 0)) continue;
+            if (is_attention(&kernels[j]) != (list[i].context > 0)) continue;
             if (kernels[j].name == LAUNCH && i > 0) continue;
             measure_kernel(c, &kernels[j], &list[i], why);
         }
