@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains a small GPT on text, byte by byte, on a 4D grid of ranks, and lets it write a few lines at the end.
+/* Trains a small GPT, or another transformer, on text, byte by byte, on a 4D grid of ranks, and lets it write a few lines
+ * at the end.
  *
  *   train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg
  *
@@ -277,16 +278,17 @@ int main(int argc, char **argv)
     const program about = {
         .name = "train_gpt",
         .usage = "train_gpt [FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
-        .text = "Trains a small GPT on the bytes of FILE on a 4D grid of ranks. Without FILE it uses the King James\n"
-                "Bible if the package bible-kjv is installed, else the licences in /usr/share/common-licenses. The\n"
-                "last tenth of the text is used for validation. Afterwards it writes a sample of text to standard\n"
-                "output; messages go to standard error.",
+        .text = "Trains a small GPT, or the network of --model, a plan or a checkpoint, on the bytes of FILE on a 4D\n"
+                "grid of ranks. Without FILE it uses the King James Bible if the package bible-kjv is installed, else\n"
+                "the licences in /usr/share/common-licenses. The last tenth of the text is used for validation.\n"
+                "Afterwards it writes a sample of text to standard output; messages go to standard error.",
         .options = settings_specs,
         .operand = &given.file,
         .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
                     "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "
                     "--log run.jsonl\n"
                     "  train_gpt --local 4 --grid auto --machine laptop\n"
+                    "  train_gpt --local 8 --grid 2x2x2x1 --model llama/config.json --steps 100\n"
                     "  train_gpt --local 4 --save run.safetensors --save-every 100 --resume auto\n"
                     "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
         .begin = begin,

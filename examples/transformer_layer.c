@@ -22,7 +22,8 @@ typedef struct settings {
     choice how; /* must be first; grid, order, layout, overlap, type; context, batch */
     int json, products; /* products: 1 in fp8 */
     int64_t hidden, n_heads, n_iterations; /* 0: not given */
-    int64_t ffn; /* of a plan; 0: 4·hidden */
+    const char *model; /* a name or a file; NULL: not given */
+    qdr_network network; /* made: that of the block */
 } settings;
 
 typedef struct block_driver {
@@ -80,60 +81,6 @@ static qdr_status make_gradient(block_driver *driver)
     return fill(driver->ctx, driver->gradient, owned.n_rows * owned.n_cols, dtype);
 }
 
-/* Every layer that writes to the residual stream is transposed: it reads what a normal layer wrote, and writes what the
- * next normal layer reads, so nothing is moved between layers. */
-static qdr_status add_attention_half(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
-{
-    const int64_t hidden = config->hidden, head = hidden / config->n_heads;
-    qdr_edge norm, qkv, attention, added;
-    const qdr_norm_desc norm_desc = {QDR_INIT(qdr_norm_desc), .name = "block0.norm1", .epsilon = config->epsilon};
-    TRY(qdr_stack_add_norm(stack, &norm_desc, in, &norm));
-    const qdr_linear_desc qkv_desc = {
-        QDR_INIT(qdr_linear_desc),
-        .name = "block0.qkv",
-        .in = {{hidden, 1}},
-        .out = {{hidden, head}, {hidden, head}, {hidden, head}},
-        .bias = 1,
-        .out_layout = config->layout,
-        .out_row_unit = config->context, /* attention needs whole sequences */
-    };
-    TRY(qdr_stack_add_linear(stack, &qkv_desc, norm, &qkv, NULL));
-    const qdr_attention_desc attention_desc = {QDR_INIT(qdr_attention_desc), .name = "block0.attention",
-                                               .head_size = head, .context = config->context};
-    TRY(qdr_stack_add_attention(stack, &attention_desc, qkv, &attention));
-    const qdr_linear_desc proj_desc = {
-        QDR_INIT(qdr_linear_desc),
-        .name = "block0.proj",
-        .in = {{hidden, head}},
-        .out = {{hidden, 1}},
-        .bias = 1,
-        .transposed = 1,
-        .out_layout = config->layout,
-    };
-    TRY(qdr_stack_add_linear(stack, &proj_desc, attention, &added, NULL));
-    return qdr_stack_add_residual(stack, "block0.residual1", in, added, out);
-}
-
-static qdr_status add_mlp_half(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
-{
-    const int64_t hidden = config->hidden, ffn = config->ffn ? config->ffn : 4 * config->hidden;
-    qdr_edge norm, fc, gelu, added;
-    const qdr_norm_desc norm_desc = {QDR_INIT(qdr_norm_desc), .name = "block0.norm2", .epsilon = config->epsilon};
-    TRY(qdr_stack_add_norm(stack, &norm_desc, in, &norm));
-    const qdr_linear_desc fc_desc = {
-        QDR_INIT(qdr_linear_desc), .name = "block0.fc", .in = {{hidden, 1}},
-        .out = {{ffn, 1}},         .bias = 1,           .out_layout = config->layout,
-    };
-    TRY(qdr_stack_add_linear(stack, &fc_desc, norm, &fc, NULL));
-    TRY(qdr_stack_add_gelu(stack, "block0.gelu", fc, &gelu));
-    const qdr_linear_desc fc2_desc = {
-        QDR_INIT(qdr_linear_desc), .name = "block0.fc2",         .in = {{ffn, 1}}, .out = {{hidden, 1}}, .bias = 1,
-        .transposed = 1,           .out_layout = config->layout,
-    };
-    TRY(qdr_stack_add_linear(stack, &fc2_desc, gelu, &added, NULL));
-    return qdr_stack_add_residual(stack, "block0.residual2", in, added, out);
-}
-
 static qdr_status set_gradient(const block_driver *driver)
 {
     void *value;
@@ -145,12 +92,11 @@ static qdr_status set_gradient(const block_driver *driver)
 static qdr_status build(block_driver *driver)
 {
     const settings *set = driver->set;
-    const gpt_config config = {.n_layers = 1,
-                               .hidden = set->hidden,
-                               .ffn = set->ffn,
-                               .n_heads = set->n_heads,
-                               .context = set->how.context,
-                               .layout = (qdr_layout)set->how.layout};
+    const qdr_network *network = &set->network;
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = set->how.context, .n_layers = 1,
+                                   .layout = (qdr_layout)set->how.layout, .only_layers = 1};
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{network->hidden, 1}}, .col_axis = QDR_X,
+                                 .layout = desc.layout};
     const qdr_stack_opts opts = {
         QDR_INIT(qdr_stack_opts),
         .n_rows = set->how.batch * set->how.context,
@@ -162,13 +108,9 @@ static qdr_status build(block_driver *driver)
         .codecs = set->how.codecs.size ? &set->how.codecs : NULL,
         .product_type = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
-    qdr_edge middle = -1;
     TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{config.hidden, 1}}, .col_axis = QDR_X,
-                                 .layout = config.layout};
     qdr_status added = qdr_stack_add_input(driver->stack, "x", &input, 1, &driver->in);
-    if (added == QDR_OK) added = add_attention_half(driver->stack, &config, driver->in, &middle);
-    if (added == QDR_OK) added = add_mlp_half(driver->stack, &config, middle, &driver->out);
+    if (added == QDR_OK) added = qdr_stack_add_network(driver->stack, network, &desc, driver->in, &driver->out);
     TRY(qdr_agree(driver->ctx, added)); /* adding is local */
     TRY(qdr_stack_build(driver->stack));
     TRY(qdr_stack_init(driver->stack, 1, 0.02));
@@ -301,8 +243,9 @@ static qdr_status conclude(block_driver *driver, block_result *result)
 static void print_table(const block_driver *driver, const block_result *result)
 {
     const settings *set = driver->set;
-    printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n", (long long)set->hidden,
-           (long long)set->n_heads, (long long)set->how.batch, (long long)set->how.context);
+    printf("transformer block, hidden %lld, %lld heads, %lld sequences of %lld tokens\n",
+           (long long)set->network.hidden, (long long)set->network.heads, (long long)set->how.batch,
+           (long long)set->how.context);
     char split[64] = "";
     if (has_levels(driver))
         snprintf(split, sizeof split, ", levels %d,%d", qdr_grid_parts(driver->grid, QDR_LEVEL_GRADIENTS),
@@ -355,11 +298,11 @@ static void print_json(const block_driver *driver, const block_result *result)
         qdr_grid_parts(driver->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)set->how.layout), "dtype",
         qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored", "graph",
         set->how.recorded, "ranks", qdr_context_size(driver->ctx), "threads_per_rank", qdr_context_threads(driver->ctx),
-        "hidden", (json_int_t)set->hidden, "heads", (json_int_t)set->n_heads, "ctx", (json_int_t)set->how.context,
-        "batch", (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations, "forward_secs",
-        result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops", result->forward_gflops,
-        "backward_gflops", result->backward_gflops, "tokens_per_s", result->tokens_per_s, "traffic",
-        traffic_json(result));
+        "hidden", (json_int_t)set->network.hidden, "heads", (json_int_t)set->network.heads, "ctx",
+        (json_int_t)set->how.context, "batch", (json_int_t)set->how.batch, "iterations", (json_int_t)set->n_iterations,
+        "forward_secs", result->forward_secs, "backward_secs", result->backward_secs, "forward_gflops",
+        result->forward_gflops, "backward_gflops", result->backward_gflops, "tokens_per_s", result->tokens_per_s,
+        "traffic", traffic_json(result));
     if (all != NULL) json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(all);
@@ -368,34 +311,42 @@ static void print_json(const block_driver *driver, const block_result *result)
 /* One forward pass takes the whole batch, unless a plan divides it. */
 static const choice usual = {.order = "xyzd", .context = 256, .batch = 4, .micro_batch = 1 << 24};
 
+/* The network whose first layer is timed: a model, that of a plan, or a GPT-2 of one layer with the smallest possible
+ * ends. */
 static qdr_status complete(block_driver *driver)
 {
     settings *set = &driver->own;
+    qdr_network *network = &set->network;
     TRY(choice_load_plan(driver->ctx, &set->how));
-    const int is_planned = set->how.planned.plan.x != 0;
-    if (!set->hidden) set->hidden = is_planned ? set->how.planned.network.hidden : 512;
-    set->ffn = set->how.planned.network.ffn;
-    if (!set->n_heads) set->n_heads = is_planned ? set->how.planned.network.heads : 8;
+    if (set->model && (set->hidden || set->n_heads))
+        return REFUSE(driver->sentence, "--model %.300s says all sizes; leave out --hidden and --heads", set->model);
+    if (set->model) return choice_load_network(driver->ctx, set->model, network);
+    if (set->how.planned.plan.x) {
+        *network = set->how.planned.network;
+        if (set->hidden) network->hidden = set->hidden;
+        if (set->n_heads) network->heads = set->n_heads;
+        return QDR_OK;
+    }
+    const qdr_network sizes = {.layers = 1,
+                               .hidden = set->hidden ? set->hidden : 512,
+                               .heads = set->n_heads ? set->n_heads : 8,
+                               .vocab = 1,
+                               .context = usual.context};
+    if (sizes.hidden % sizes.heads != 0)
+        return REFUSE(driver->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
+                      (long long)sizes.hidden, (long long)sizes.heads,
+                      (long long)((sizes.hidden / sizes.heads + 1) * sizes.heads));
+    *network = gpt_network(sizes);
     return QDR_OK;
 }
 
-/* What the command line leaves open may be set by a plan or the model. The block is a network of one layer, with the
- * smallest possible ends, or one of the planned network's layers. */
+/* What the command line leaves open may be set by a plan or the model. */
 static qdr_status choose(block_driver *driver)
 {
     choice *how = &driver->own.how;
-    const gpt_config shape = {.n_layers = 1,
-                              .hidden = driver->set->hidden,
-                              .ffn = driver->set->ffn,
-                              .n_heads = driver->set->n_heads,
-                              .vocab = 1};
-    qdr_network network = gpt_network(&shape);
+    qdr_network network = driver->set->network;
     how->is_part = how->planned.plan.x != 0;
-    if (how->is_part) {
-        network.layers = how->planned.network.layers;
-        network.vocab = how->planned.network.vocab;
-        network.tied = how->planned.network.tied;
-    }
+    if (!how->is_part) network.layers = network.vocab = 1; /* which need least memory */
     const choice given_how = *how;
     TRY(choice_make(driver->ctx, &given_how, &usual, &network, how, driver->sentence));
     const int64_t cells = how->grid.x ? (int64_t)how->grid.z * how->grid.d : 1;
@@ -408,11 +359,6 @@ static qdr_status drive(block_driver *driver)
     const settings *set = driver->set;
     block_result result = {0};
     TRY(complete(driver));
-    if (set->hidden % set->n_heads != 0) {
-        return REFUSE(driver->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld",
-                      (long long)set->hidden, (long long)set->n_heads,
-                      (long long)((set->hidden / set->n_heads + 1) * set->n_heads));
-    }
     TRY(choose(driver));
     TRY(choice_make_grid(driver->ctx, &driver->own.how, driver->sentence, &driver->grid));
     driver->forward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
@@ -453,6 +399,10 @@ static settings given = {.how = {.layout = -1, .dtype = -1, .serial = -1}, .n_it
 static const option_spec specs[] = {
     CHOICE_SPECS,
     {"shape", .kind = OPTION_HEADING},
+    {"model", 0, "NAME|FILE",
+     "time the first layer of this network, a name of `quadrille list models` or a config.json (default: that of the "
+     "plan, else a GPT-2's)",
+     OPTION_TEXT, AT(model)},
     {"hidden", 0, "N", "hidden size; the MLP is four times as wide (default 512)", OPTION_COUNT, AT(hidden), 1,
      1 << 20},
     {"heads", 0, "N", "attention heads; must divide --hidden (default 8)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
@@ -474,12 +424,14 @@ int main(int argc, char **argv)
     const program about = {
         .name = "transformer_layer",
         .usage = "transformer_layer [options]        or: mpiexec.mpich -n P transformer_layer [options]",
-        .text = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2) on a 4D grid, forward\n"
-                "and backward, and prints the bytes that each kind of collective sent, beside the bytes planned.",
+        .text = "Times one transformer block (norm, qkv, attention, proj, norm, fc, gelu, fc2), or the first layer of\n"
+                "another network, on a 4D grid, forward and backward, and prints the bytes that each kind of\n"
+                "collective sent, beside the bytes planned.",
         .options = specs,
         .examples = "  transformer_layer --local 2 --grid 1x2x1x1\n"
                     "  mpiexec.mpich -n 4 transformer_layer --grid 2x2x1x1 --layout scattered "
-                    "--hidden 1024 --json\n",
+                    "--hidden 1024 --json\n"
+                    "  transformer_layer --local 4 --grid 2x2x1x1 --model llama-3.2-1b --batch 1\n",
         .run = run_rank,
     };
     return program_start(&about, argc, argv, &given.how);

@@ -99,6 +99,14 @@ qdr_status choice_load_plan(qdr_context *ctx, choice *given)
     return qdr_broadcast(ctx, 0, &given->planned, sizeof given->planned);
 }
 
+qdr_status choice_load_network(qdr_context *ctx, const char *name_or_path, qdr_network *network)
+{
+    *network = (qdr_network){QDR_INIT(qdr_network)};
+    const qdr_status status = qdr_context_rank(ctx) == 0 ? qdr_network_load(name_or_path, network) : QDR_OK;
+    TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status)); /* the name was wrong */
+    return qdr_broadcast(ctx, 0, network, sizeof *network);
+}
+
 /* A plan of another network says nothing about this one. The sequences may have any length; what counts is whether
  * positions are learned. */
 static qdr_status check_network(const choice *made, const qdr_network *network, char sentence[PROBLEM_BYTES])
@@ -107,7 +115,7 @@ static qdr_status check_network(const choice *made, const qdr_network *network, 
     qdr_network here = *network;
     qdr_network_difference difference = {QDR_INIT(qdr_network_difference)};
     here.context = planned->context;
-    here.positions = planned->positions ? planned->positions : planned->context;
+    if (here.positions) here.positions = planned->positions ? planned->positions : planned->context;
     if (!qdr_network_differ(planned, &here, &difference)) return QDR_OK;
     return REFUSE(
         sentence,
@@ -179,7 +187,8 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
     qdr_auto_plan chosen = {QDR_INIT(qdr_auto_plan), .plan = &plans[0], .second_plan = &plans[1], .result = &results[0],
                             .second_result = &results[1]};
     const int talks = qdr_context_rank(ctx) == 0;
-    long_enough.context = long_enough.positions = made->context;
+    long_enough.context = made->context;
+    if (network->positions) long_enough.positions = made->context;
     qdr_search_opts opts = {QDR_INIT(qdr_search_opts),
                             .order = made->order,
                             .layouts = made->layout < 0 ? 0 : 1 << made->layout,

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT as a stack of Quadrille. */
 #include "gpt.h"
 
 #include <math.h>
@@ -10,24 +9,19 @@
 
 #include "program.h"
 
-static int64_t ffn_of(const gpt_config *config) { return config->ffn ? config->ffn : 4 * config->hidden; }
-
 qdr_status gpt_add_layers(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
 {
-    const qdr_network network = gpt_network(config);
     const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout,
-                                   .epsilon = config->epsilon, .only_layers = 1};
-    return qdr_stack_add_network(stack, &network, &desc, in, out);
+                                   .only_layers = 1};
+    return qdr_stack_add_network(stack, &config->network, &desc, in, out);
 }
 
 static qdr_status describe(gpt *model)
 {
     const gpt_config *config = &model->config;
-    const qdr_network network = gpt_network(config);
-    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout,
-                                   .epsilon = config->epsilon};
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout};
     TRY(qdr_stack_add_tokens(model->stack, "tokens", &model->tokens));
-    TRY(qdr_stack_add_network(model->stack, &network, &desc, model->tokens, &model->targets));
+    TRY(qdr_stack_add_network(model->stack, &config->network, &desc, model->tokens, &model->targets));
     model->logits = qdr_stack_find_edge(model->stack, "head");
     return QDR_OK;
 }
@@ -62,8 +56,8 @@ void gpt_destroy(gpt *model)
 qdr_status gpt_init(gpt *model, uint64_t seed, double stddev)
 {
     TRY(qdr_stack_init(model->stack, seed, stddev));
-    const double less = stddev / sqrt(2.0 * (double)model->config.n_layers);
-    for (int64_t i = 0; i < 2 * model->config.n_layers; i++) {
+    const double less = stddev / sqrt(2.0 * (double)model->config.network.layers);
+    for (int64_t i = 0; i < 2 * model->config.network.layers; i++) {
         char name[48];
         snprintf(name, sizeof name, "block%lld.%s", (long long)(i / 2), i % 2 ? "fc2" : "proj");
         TRY(qdr_linear_init(qdr_stack_find_layer(model->stack, name), seed + 1 + (uint64_t)i, less));
@@ -117,7 +111,7 @@ static float to_float(const void *values, int64_t i, qdr_dtype dtype)
 static qdr_status own_logits(gpt *model, int64_t row, float *logits)
 {
     const qdr_owned *part = &model->logits_part;
-    for (int64_t i = 0; i < model->config.vocab; i++) logits[i] = -INFINITY;
+    for (int64_t i = 0; i < model->config.network.vocab; i++) logits[i] = -INFINITY;
     if (row < part->rows.begin || row >= part->rows.end || part->n_cols == 0) return QDR_OK;
     qdr_context *ctx = qdr_grid_context(model->grid);
     void *value;
@@ -139,14 +133,15 @@ static qdr_status own_logits(gpt *model, int64_t row, float *logits)
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits)
 {
     qdr_context *ctx = qdr_grid_context(model->grid);
-    const size_t bytes = (size_t)model->config.vocab * sizeof *logits;
+    const size_t bytes = (size_t)model->config.network.vocab * sizeof *logits;
     void *shared = NULL;
     qdr_status status = own_logits(model, row, logits);
     if (status >= 0) status = qdr_mem_alloc(ctx, bytes, &shared);
     status = qdr_agree(ctx, status);
     if (status >= 0) status = qdr_copy(ctx, shared, logits, bytes, NULL);
     for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
-        status = qdr_all_reduce(model->grid, (qdr_axis)axis, QDR_MAX, shared, model->config.vocab, QDR_F32, NULL);
+        status = qdr_all_reduce(model->grid, (qdr_axis)axis, QDR_MAX, shared, model->config.network.vocab, QDR_F32,
+                                NULL);
     if (status >= 0) status = qdr_copy(ctx, logits, shared, bytes, NULL);
     if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_mem_free(ctx, &shared);
@@ -163,25 +158,26 @@ int64_t gpt_n_parameters(const gpt *model)
     return n;
 }
 
-qdr_network gpt_network(const gpt_config *config)
+qdr_network gpt_network(qdr_network sizes)
 {
     return (qdr_network){QDR_INIT(qdr_network),
-                         .name = "this network",
+                         .name = "a small GPT",
                          .architecture = "gpt2",
                          .activation = "gelu_new",
-                         .layers = config->n_layers,
-                         .hidden = config->hidden,
-                         .heads = config->n_heads,
-                         .kv_heads = config->n_heads,
-                         .head_size = config->hidden / config->n_heads,
-                         .ffn = ffn_of(config),
-                         .vocab = config->vocab,
-                         .context = config->context,
-                         .positions = config->context,
+                         .layers = sizes.layers,
+                         .hidden = sizes.hidden,
+                         .heads = sizes.heads,
+                         .kv_heads = sizes.heads,
+                         .head_size = sizes.hidden / sizes.heads,
+                         .ffn = sizes.ffn ? sizes.ffn : 4 * sizes.hidden,
+                         .vocab = sizes.vocab,
+                         .context = sizes.context,
+                         .positions = sizes.context,
                          .qkv_bias = 1,
                          .out_bias = 1,
                          .mlp_bias = 1,
                          .norm = QDR_NORM_LAYER,
+                         .norm_epsilon = sizes.norm_epsilon > 0 ? sizes.norm_epsilon : 1e-5,
                          .norms_per_layer = 2,
-                         .tied = config->tied};
+                         .tied = sizes.tied};
 }

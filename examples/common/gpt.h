@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPT as a Quadrille stack: creating it, initialising its weights, filling it with windows of text, reading its
- * logits. */
+/* A transformer of bytes as a Quadrille stack: creating it, initialising its weights, filling it with windows of text,
+ * reading its logits. */
 #ifndef EXAMPLES_GPT_H
 #define EXAMPLES_GPT_H
 
 #include <quadrille/quadrille.h>
 
 typedef struct gpt_config {
-    int64_t n_layers, hidden, n_heads, context, vocab;
-    int64_t ffn; /* features inside the MLP; 0: 4·hidden */
-    double epsilon; /* of norms; 0: 1e-5 */
+    qdr_network network;
+    int64_t context; /* bytes of a sequence */
     int64_t n_sequences; /* per forward pass, over all ranks */
-    int tied; /* 1: the head's weight is the embedding's */
     qdr_layout layout;
     qdr_dtype dtype;
     qdr_product_type products; /* 0: as stored */
@@ -30,20 +28,20 @@ typedef struct gpt {
     int32_t *staging; /* for tokens and targets to be copied to the device */
 } gpt;
 
-/* The model as described for plans: from n_layers, hidden, ffn, n_heads, vocab and tied of the configuration. */
-qdr_network gpt_network(const gpt_config *config);
+/* The GPT-2 that has these layers, hidden, heads, vocab, context and tied; ffn 0: 4·hidden; norm_epsilon 0: 1e-5. */
+qdr_network gpt_network(qdr_network sizes);
 /* Describes and builds the model. Collective, agrees. After a failure the model can only be destroyed. */
 qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model);
 void gpt_destroy(gpt *model);
-/* Initial weights from the seed: normally distributed with `stddev`; in layers that add to the residual stream, with
- * stddev / sqrt(2·n_layers). */
+/* Initial weights from the seed: normally distributed with `stddev`; in products that add to the residual stream, with
+ * stddev / sqrt(2·layers). */
 qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
 /* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence, and its targets are ignored.
  * Each rank copies the rows that it owns. The bytes are read before the call returns. */
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
 /* The same of a text of n_bytes, where a sequence may be shorter: targets beyond the end are ignored. */
 qdr_status gpt_fill_until(gpt *model, const uint8_t *text, int64_t n_bytes, const int64_t *starts);
-/* Its layers alone, "block0" and so on: x + proj(attention(qkv(norm(x)))), then that + fc2(gelu(fc(norm(that)))). */
+/* The network's layers alone, "block0" and so on. */
 qdr_status gpt_add_layers(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out);
 /* The logits of global row `row` after a forward pass, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);

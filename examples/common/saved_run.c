@@ -12,48 +12,62 @@
 
 /* ---- what a file says ---- */
 
+enum { MOST_NOTE_BYTES = 1 << 20 };
+
 /* What rank 0 reads for all. */
 typedef struct saved_header {
     saved_run saved;
-    char note[SAVED_NOTE_BYTES];
-    size_t note_bytes; /* of the file; 0: it has no run's */
+    size_t note_bytes; /* 0: it has no run's note */
     char sentence[PROBLEM_BYTES];
 } saved_header;
 
-static qdr_status read_header(const char *path, saved_header *header)
+/* *note: to be freed. */
+static qdr_status read_header(const char *path, const qdr_network *model, saved_header *header, char **note)
 {
     qdr_safetensors *file;
     TRY(qdr_safetensors_open(path, &file));
-    const char *note = qdr_safetensors_metadata(file, "note");
-    header->note_bytes = note && note[strspn(note, " \t\n\r")] == '{' ? strlen(note) : 0;
-    if (header->note_bytes && header->note_bytes < sizeof header->note) memcpy(header->note, note, header->note_bytes);
-    const qdr_status status = saved_gpt_read(file, path, &header->saved.gpt, header->sentence);
+    const char *text = qdr_safetensors_metadata(file, "note");
+    qdr_status status = QDR_OK;
+    header->note_bytes = text && text[strspn(text, " \t\n\r")] == '{' ? strlen(text) : 0;
+    if (header->note_bytes > MOST_NOTE_BYTES)
+        status = REFUSE(header->sentence, "%.300s: its note has %zu bytes; that of a run has at most %d", path,
+                        header->note_bytes, MOST_NOTE_BYTES);
+    if (status >= 0 && header->note_bytes && !(*note = strdup(text))) status = QDR_ERR_MEMORY;
+    if (status >= 0) status = saved_network_read(file, path, model, &header->saved.own, header->sentence);
     qdr_safetensors_discard(&file);
     return status;
 }
 
-static qdr_status parse_note(const saved_header *header, saved_run *saved, char sentence[PROBLEM_BYTES])
+static qdr_status parse_note(const char *text, size_t bytes, saved_run *saved)
 {
     char name[SAVED_PATH_BYTES];
-    if (header->note_bytes == 0) return QDR_OK;
-    if (header->note_bytes >= sizeof header->note)
-        return REFUSE(sentence, "%.300s: its note has %zu bytes; that of a run has at most %zu", saved->path,
-                      header->note_bytes, sizeof header->note - 1);
     snprintf(name, sizeof name, "%s: its note", saved->path);
-    return qdr_json_read(header->note, header->note_bytes, name, &saved->note);
+    return qdr_json_read(text, bytes, name, &saved->note);
 }
 
-qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved, char sentence[PROBLEM_BYTES])
+static qdr_status share(qdr_context *ctx, const char *path, const qdr_network *model, saved_header *read, char **note)
 {
-    saved_header read = {0};
-    *saved = (saved_run){0};
-    const qdr_status status = qdr_context_rank(ctx) == 0 ? read_header(path, &read) : QDR_OK;
-    TRY(qdr_broadcast(ctx, 0, &read, sizeof read));
-    memcpy(sentence, read.sentence, PROBLEM_BYTES);
+    const qdr_status status = qdr_context_rank(ctx) == 0 ? read_header(path, model, read, note) : QDR_OK;
+    TRY(qdr_broadcast(ctx, 0, read, sizeof *read));
     TRY(qdr_agree(ctx, status));
+    if (!read->note_bytes) return QDR_OK;
+    if (!*note) *note = malloc(read->note_bytes + 1);
+    TRY(qdr_agree(ctx, *note ? QDR_OK : QDR_ERR_MEMORY));
+    return qdr_broadcast(ctx, 0, *note, read->note_bytes + 1);
+}
+
+qdr_status saved_run_read(qdr_context *ctx, const char *path, const qdr_network *model, saved_run *saved,
+                          char sentence[PROBLEM_BYTES])
+{
+    saved_header read = {.note_bytes = 0};
+    char *note = NULL;
+    qdr_status status = share(ctx, path, model, &read, &note);
+    memcpy(sentence, read.sentence, PROBLEM_BYTES);
     *saved = read.saved;
     saved->path = path;
-    return qdr_agree(ctx, parse_note(&read, saved, sentence));
+    if (status >= 0 && note) status = qdr_agree(ctx, parse_note(note, read.note_bytes, saved));
+    free(note);
+    return status;
 }
 
 void saved_run_free(saved_run *saved)
@@ -126,36 +140,6 @@ qdr_status saved_run_word(const saved_run *saved, const char *key, char *word, s
     snprintf(word, bytes, "%s", value);
     return QDR_OK;
 }
-
-/* ---- what a run says ---- */
-
-static char *next_member(char note[SAVED_NOTE_BYTES], const char *key, size_t *left)
-{
-    const size_t used = strlen(note);
-    *left = SAVED_NOTE_BYTES - used;
-    const int n = snprintf(note + used, *left, "%s\"%s\":", used ? "," : "{", key);
-    *left -= (size_t)n;
-    return note + used + n;
-}
-
-void saved_note_number(char note[SAVED_NOTE_BYTES], const char *key, double value)
-{
-    size_t left;
-    char *at = next_member(note, key, &left);
-    for (int digits = 15; digits <= 17; digits++) { /* no more than are needed */
-        snprintf(at, left, "%.*g", digits, value);
-        if (strtod(at, NULL) == value) break;
-    }
-}
-
-void saved_note_word(char note[SAVED_NOTE_BYTES], const char *key, const char *word)
-{
-    size_t left;
-    char *at = next_member(note, key, &left);
-    snprintf(at, left, "\"%s\"", word);
-}
-
-void saved_note_end(char note[SAVED_NOTE_BYTES]) { memcpy(note + strlen(note), "}", 2); }
 
 /* ---- saving ---- */
 

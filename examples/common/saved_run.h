@@ -8,22 +8,23 @@
 
 #include "corpus.h"
 #include "program.h"
-#include "saved_gpt.h"
+#include "saved_network.h"
 
 enum { SAVED_PATH_BYTES = 4096 };
-enum { SAVED_NOTE_BYTES = 4096 };
 
 /* What a checkpoint says before its tensors are loaded. */
 typedef struct saved_run {
     json_t *note; /* an object; NULL: the file has none */
     const char *path; /* the caller's */
-    saved_gpt gpt; /* what its tensors are */
+    saved_network own; /* what its tensors are */
 } saved_run;
 
-/* Reads the header of a checkpoint on rank 0, whose note all ranks keep until saved_run_free(). A note that is not JSON
+/* Reads the header of a checkpoint on rank 0, whose note all ranks keep until saved_run_free(). model: as in
+ * saved_network_read(). A note that is not JSON
  * is refused; one that does not begin with '{' is some other program's and none of a run. Collective, ranks agree. If
  * the failure does not come from the library, `sentence` is set. */
-qdr_status saved_run_read(qdr_context *ctx, const char *path, saved_run *saved, char sentence[PROBLEM_BYTES]);
+qdr_status saved_run_read(qdr_context *ctx, const char *path, const qdr_network *model, saved_run *saved,
+                          char sentence[PROBLEM_BYTES]);
 void saved_run_free(saved_run *saved);
 /* Whether a file that could not be loaded is itself at fault: rank 0 can open it, but it is no safetensors file, or a
  * checksum differs. If memory or open files are missing, say, it is not. Changes qdr_last_error(). Collective. */
@@ -45,11 +46,6 @@ qdr_status saved_run_number(const saved_run *saved, const char *key, const saved
 /* A word of the note, of fewer than `bytes` bytes; stays as it is if there is none. */
 qdr_status saved_run_word(const saved_run *saved, const char *key, char *word, size_t bytes,
                           char sentence[PROBLEM_BYTES]);
-
-/* Adds a number, and a word, to a note that begins as "". The note is not complete before saved_note_end(). */
-void saved_note_number(char note[SAVED_NOTE_BYTES], const char *key, double value);
-void saved_note_word(char note[SAVED_NOTE_BYTES], const char *key, const char *word);
-void saved_note_end(char note[SAVED_NOTE_BYTES]);
 
 /* Saves a run. All functions are collective. */
 typedef struct saver {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpt.h"
+
 enum { NOT_GIVEN = -1 };
 
 const settings settings_begin = {
@@ -32,11 +34,16 @@ const settings settings_begin = {
 const option_spec settings_specs[] = {
     CHOICE_SPECS,
     {"model", .kind = OPTION_HEADING},
+    {"model", 0, "NAME|FILE",
+     "train this network, a name of `quadrille list models` or a config.json; without it that of the checkpoint or of "
+     "the plan, else a GPT-2 of the sizes that follow, which must be those of the network where there is one",
+     OPTION_TEXT, AT(model)},
     {"layers", 0, "N", "transformer blocks (default 4)", OPTION_COUNT, AT(n_layers), 1, 1024},
     {"hidden", 0, "N", "features (default 128)", OPTION_COUNT, AT(hidden), 1, 1 << 20},
     {"ffn", 0, "N", "features inside the MLP of a block (default 4 times --hidden)", OPTION_COUNT, AT(ffn), 1, 1 << 24},
     {"heads", 0, "N", "attention heads; must divide --hidden (default 4)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
-    {"ctx", 0, "N", "bytes per sequence (default 128)", OPTION_COUNT, AT(how.context), 1, 1 << 20},
+    {"ctx", 0, "N", "bytes per sequence (default 128, or fewer if the network has fewer positions)", OPTION_COUNT,
+     AT(how.context), 1, 1 << 20},
     {"dtype", 0, "f32|f64|bf16|f16", "type of parameters and activations (default f32)", OPTION_DTYPE, AT(how.dtype)},
     {"epsilon", 0, "X", "what norms add to the variance (default 1e-05)", OPTION_REAL, AT(epsilon), 1e-30, 1},
     {"tie", 0, NULL, "share the embedding's weights with the head", OPTION_FLAG, AT(tied)},
@@ -77,8 +84,9 @@ const option_spec settings_specs[] = {
      "or from FILE.1 ... if it is damaged or gone, or from the beginning",
      OPTION_TEXT, AT(resume)},
     {"load", 0, "FILE",
-     "begin with the parameters and sizes of a checkpoint, or of a GPT-2 that quadrille ckpt convert has written; a "
-     "shorter --ctx takes the first of its positions",
+     "begin with the parameters and the network of a checkpoint, or of a file that quadrille ckpt convert has written; "
+     "a "
+     "shorter --ctx takes the first of its learned positions",
      OPTION_TEXT, AT(load)},
     {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),
      1, 100000000},
@@ -117,39 +125,48 @@ const option_spec settings_specs[] = {
 static const struct {
     const char *key;
     size_t at;
-    double usual; /* of ffn: 0, it follows from another one */
+    double usual;
     int is_real;
-    int is_of_network; /* --load takes it, too */
 } numbers[] = {
-    {NOTE_LAYERS, offsetof(settings, n_layers), 4, 0, 1},
-    {NOTE_HIDDEN, offsetof(settings, hidden), 128, 0, 1},
-    {NOTE_FFN, offsetof(settings, ffn), 0, 0, 1},
-    {NOTE_HEADS, offsetof(settings, n_heads), 4, 0, 1},
-    {NOTE_EPSILON, offsetof(settings, epsilon), GPT_EPSILON, 1, 1},
-    {"steps", offsetof(settings, n_steps), 2000, 0, 0},
-    {"warmup", offsetof(settings, warmup), 100, 0, 0},
-    {"seed", offsetof(settings, seed), 1, 0, 0},
-    {"lr", offsetof(settings, lr), 3e-3, 1, 0},
-    {"weight_decay", offsetof(settings, weight_decay), 0.3, 1, 0},
-    {"clip", offsetof(settings, clip), 1, 1, 0},
-    {"loss_scale", offsetof(settings, loss_scale), 0, 1, 0},
-    {"init", offsetof(settings, stddev), 0.08, 1, 0},
+    {"steps", offsetof(settings, n_steps), 2000, 0},
+    {"warmup", offsetof(settings, warmup), 100, 0},
+    {"seed", offsetof(settings, seed), 1, 0},
+    {"lr", offsetof(settings, lr), 3e-3, 1},
+    {"weight_decay", offsetof(settings, weight_decay), 0.3, 1},
+    {"clip", offsetof(settings, clip), 1, 1},
+    {"loss_scale", offsetof(settings, loss_scale), 0, 1},
+    {"init", offsetof(settings, stddev), 0.08, 1},
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
-static double get(const settings *set, int i)
+/* The sizes that options give, by the names of these and by the keys in notes of older files. */
+static const struct {
+    const char *key;
+    size_t at, in_network;
+    double usual; /* 0: it follows from the others */
+    int is_real;
+} sizes[] = {
+    {"layers", offsetof(settings, n_layers), offsetof(qdr_network, layers), 4, 0},
+    {"hidden", offsetof(settings, hidden), offsetof(qdr_network, hidden), 128, 0},
+    {"ffn", offsetof(settings, ffn), offsetof(qdr_network, ffn), 0, 0},
+    {"heads", offsetof(settings, n_heads), offsetof(qdr_network, heads), 4, 0},
+    {"epsilon", offsetof(settings, epsilon), offsetof(qdr_network, norm_epsilon), 1e-5, 1},
+};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+static double get(const void *all, size_t at, int is_real)
 {
-    const char *at = (const char *)set + numbers[i].at;
-    return numbers[i].is_real ? *(const double *)(const void *)at : (double)*(const int64_t *)(const void *)at;
+    const char *member = (const char *)all + at;
+    return is_real ? *(const double *)(const void *)member : (double)*(const int64_t *)(const void *)member;
 }
 
-static void put(settings *set, int i, double value)
+static void put(void *all, size_t at, int is_real, double value)
 {
-    char *at = (char *)set + numbers[i].at;
-    if (numbers[i].is_real)
-        *(double *)(void *)at = value;
+    char *member = (char *)all + at;
+    if (is_real)
+        *(double *)(void *)member = value;
     else
-        *(int64_t *)(void *)at = (int64_t)value;
+        *(int64_t *)(void *)member = (int64_t)value;
 }
 
 /* The option that sets a member: its range is also that of what a file says. */
@@ -170,58 +187,97 @@ static qdr_status take_number(const saved_run *saved, const char *key, size_t at
     return saved_run_number(saved, key, &range, value, sentence);
 }
 
-/* The size of a file's tensors by the place of the member that takes it; 0: tensors do not say it. */
-static double size_at(const gpt_sizes *sizes, size_t at)
+/* What the note of an older file says of its GPT-2, beside what its tensors do. */
+static qdr_status take_noted(settings *set, int i, const saved_run *saved, char sentence[PROBLEM_BYTES])
 {
-    return at == offsetof(settings, n_layers) ? (double)sizes->layers
-           : at == offsetof(settings, hidden) ? (double)sizes->hidden
-           : at == offsetof(settings, ffn)    ? (double)sizes->ffn
-                                              : 0;
-}
-
-/* What a file's network is: by its tensors, by its note, by an option. All that say it must say the same. */
-static qdr_status take_network(settings *set, int i, const saved_run *saved, char sentence[PROBLEM_BYTES])
-{
-    const char *key = numbers[i].key;
-    const double stored = size_at(&saved->gpt.sizes, numbers[i].at), given = get(set, i);
+    const double stored = get(&set->network, sizes[i].in_network, sizes[i].is_real);
     double noted = stored;
-    if (stored > spec_of(numbers[i].at)->max)
-        return REFUSE(sentence, "%.300s: its tensors have %s %g, more than the %g of --%s; load a smaller network",
-                      saved->path, key, stored, spec_of(numbers[i].at)->max, key);
-    TRY(take_number(saved, key, numbers[i].at, &noted, sentence));
+    TRY(take_number(saved, sizes[i].key, sizes[i].at, &noted, sentence));
     if (stored > 0 && (noted < stored || noted > stored))
         return REFUSE(sentence, "%.300s: its note has \"%s\": %g, but its tensors %g; use another copy of the file",
-                      saved->path, key, noted, stored);
-    if (given >= 0 && noted > 0 && (given < noted || given > noted))
-        return REFUSE(sentence, "--%s %g, but that of %.300s is %g; leave out --%s", key, given, saved->path, noted,
-                      key);
-    if (given < 0 && noted <= 0 && strcmp(key, NOTE_HEADS) == 0)
-        return REFUSE(
-            sentence,
-            "%.300s does not say how many heads it has; give --heads, or convert it again with its config.json "
-            "beside it",
-            saved->path);
-    if (given < 0) put(set, i, noted > 0 ? noted : numbers[i].usual);
+                      saved->path, sizes[i].key, noted, stored);
+    put(&set->network, sizes[i].in_network, sizes[i].is_real, noted);
+    if (noted <= 0 && set->n_heads < 0 && strcmp(sizes[i].key, "heads") == 0)
+        return REFUSE(sentence,
+                      "%.300s does not say how many heads it has; give --heads, or convert it again with its "
+                      "config.json beside it",
+                      saved->path);
     return QDR_OK;
 }
 
-static qdr_status take_shape(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
+/* What is given must be what the network has, or is what it lacks. */
+static qdr_status take_size(settings *set, int i, char sentence[PROBLEM_BYTES])
 {
-    const gpt_sizes *sizes = &saved->gpt.sizes;
-    const long long context = set->how.context, stored = sizes->context;
-    if (set->tied && !sizes->tied)
-        return REFUSE(sentence, "--tie, but %.300s has a head of its own, head.weight; leave out --tie", saved->path);
-    set->tied = sizes->tied;
-    if (context > stored)
-        return REFUSE(sentence, "--ctx %lld is longer than the %lld positions of %.300s; use at most %lld", context,
-                      stored, saved->path, stored);
-    if (context && context < stored && set->resume)
-        return REFUSE(sentence, "--ctx %lld, but the run of %.300s has %lld positions; leave out --ctx, or use --load",
-                      context, saved->path, stored);
-    if (!context) set->how.context = sizes->context;
-    if (set->hidden % set->n_heads)
-        return REFUSE(sentence, "--heads %lld does not divide the %lld features of %.300s; use a number that does",
-                      (long long)set->n_heads, (long long)set->hidden, saved->path);
+    const int is_real = sizes[i].is_real;
+    const double known = get(&set->network, sizes[i].in_network, is_real), given = get(set, sizes[i].at, is_real);
+    if (known > 0 && given >= 0 && (given < known || given > known))
+        return REFUSE(sentence, "--%s %g, but that of %.300s is %g; leave out --%s", sizes[i].key, given, set->source,
+                      known, sizes[i].key);
+    if (known <= 0) put(&set->network, sizes[i].in_network, is_real, given >= 0 ? given : sizes[i].usual);
+    return QDR_OK;
+}
+
+static qdr_status make_gpt(settings *set, char sentence[PROBLEM_BYTES])
+{
+    const int64_t hidden = set->network.hidden, heads = set->network.heads;
+    int64_t fits = heads < hidden ? heads : hidden;
+    while (hidden % fits) fits--;
+    if (hidden % heads)
+        return REFUSE(sentence, "--heads %lld does not divide the %lld features of a byte; use --heads %lld",
+                      (long long)heads, (long long)hidden, (long long)fits);
+    set->network = gpt_network(set->network);
+    return QDR_OK;
+}
+
+/* A --model beside a checkpoint, whose learned positions may be fewer. */
+static qdr_status compare_model(const settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
+{
+    qdr_network model = set->network;
+    qdr_network_difference difference = {QDR_INIT(qdr_network_difference)};
+    const qdr_network *own = &saved->own.network;
+    if (model.positions && own->positions) model.context = own->context, model.positions = own->positions;
+    if (!qdr_network_differ(&model, own, &difference)) return QDR_OK;
+    return REFUSE(sentence, "--model %.200s has %s %s, but that of %.300s is %s; leave out --model", set->model,
+                  difference.key, difference.first, saved->path, difference.second);
+}
+
+static qdr_status take_network(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
+{
+    const int is_planned = set->how.planned.plan.x != 0;
+    set->source = saved ? saved->path : set->model ? set->model : is_planned ? set->how.plan : NULL;
+    if (saved && set->model) TRY(compare_model(set, saved, sentence));
+    if (saved)
+        set->network = saved->own.network;
+    else if (!set->model && is_planned)
+        set->network = set->how.planned.network;
+    else if (!set->model)
+        set->network = (qdr_network){.vocab = N_BYTES, .context = USUAL_CONTEXT, .tied = set->tied};
+    if (set->tied && !set->network.tied)
+        return REFUSE(sentence, "--tie, but %.300s has a head of its own, head.weight; leave out --tie", set->source);
+    const int is_whole = saved ? saved->own.is_whole : set->source != NULL;
+    if (is_whole && set->network.norm_epsilon <= 0) set->network.norm_epsilon = 1e-5;
+    for (int i = 0; i < N_SIZES; i++) {
+        if (!is_whole && saved) TRY(take_noted(set, i, saved, sentence));
+        TRY(take_size(set, i, sentence));
+    }
+    if (!is_whole) TRY(make_gpt(set, sentence));
+    if (set->network.vocab < N_BYTES)
+        return REFUSE(sentence,
+                      "%.300s has a vocabulary of %lld, but this program reads text byte by byte, and a byte is one of "
+                      "%d tokens; take a network of bytes, or a larger vocabulary",
+                      set->source, (long long)set->network.vocab, N_BYTES);
+    return QDR_OK;
+}
+
+/* The context of a run is that of its learned positions, or noted; --load takes positions as far as they go. */
+static qdr_status take_context(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
+{
+    double stored = (double)set->network.positions;
+    if (set->resume) TRY(take_number(saved, "context", offsetof(settings, how.context), &stored, sentence));
+    if (set->resume && set->how.context && set->how.context != (int64_t)stored)
+        return REFUSE(sentence, "--ctx %lld, but the run of %.300s has %g; leave out --ctx, or use --load",
+                      (long long)set->how.context, saved->path, stored);
+    if (!set->how.context) set->how.context = (int64_t)stored;
     return QDR_OK;
 }
 
@@ -241,36 +297,33 @@ static qdr_status take_batch(settings *set, const saved_run *saved, char sentenc
                   saved->path, word);
 }
 
-/* The size that a plan's network has; 0: there is no plan, or it is no size. */
-static double planned_size(const settings *set, size_t at)
-{
-    const qdr_network *network = &set->how.planned.network;
-    const gpt_sizes sizes = {.layers = network->layers, .hidden = network->hidden, .ffn = network->ffn};
-    return at == offsetof(settings, n_heads) ? (double)network->heads : size_at(&sizes, at);
-}
-
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES])
 {
-    if (!saved && set->how.planned.network.tied) set->tied = 1;
+    TRY(take_network(set, saved, sentence));
+    if (saved) TRY(take_context(set, saved, sentence));
     if (saved && set->resume) TRY(take_batch(set, saved, sentence));
     for (int i = 0; i < N_NUMBERS; i++) {
         double value = numbers[i].usual;
-        if (saved && numbers[i].is_of_network) TRY(take_network(set, i, saved, sentence));
-        if (get(set, i) >= 0) continue;
-        if (planned_size(set, numbers[i].at) > 0) value = planned_size(set, numbers[i].at);
+        if (get(set, numbers[i].at, numbers[i].is_real) >= 0) continue;
         if (saved && set->resume) TRY(take_number(saved, numbers[i].key, numbers[i].at, &value, sentence));
-        put(set, i, value);
+        put(set, numbers[i].at, numbers[i].is_real, value);
     }
-    if (set->ffn == 0) set->ffn = 4 * set->hidden;
-    return saved ? take_shape(set, saved, sentence) : QDR_OK;
+    return QDR_OK;
 }
 
-void settings_note(const settings *set, char note[SAVED_NOTE_BYTES])
+json_t *settings_note(const settings *set)
 {
-    saved_note_word(note, NOTE_NETWORK, GPT_NETWORK);
-    saved_note_number(note, "batch", (double)set->how.batch);
-    saved_note_word(note, "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype));
-    for (int i = 0; i < N_NUMBERS; i++) saved_note_number(note, numbers[i].key, get(set, i));
+    json_t *note = json_pack("{s:I, s:I, s:s}", "batch", (json_int_t)set->how.batch, "context",
+                             (json_int_t)set->how.context, "dtype", qdr_dtype_name((qdr_dtype)set->how.dtype));
+    int bad = !note;
+    for (int i = 0; i < N_NUMBERS && !bad; i++) {
+        const double value = get(set, numbers[i].at, numbers[i].is_real);
+        bad |= json_object_set_new(note, numbers[i].key,
+                                   numbers[i].is_real ? json_real(value) : json_integer((json_int_t)value));
+    }
+    if (!bad) return note;
+    json_decref(note);
+    return NULL;
 }
 
 /* --eval reads a model and a text, and nothing else. */

@@ -86,8 +86,8 @@ qdr_traffic training_traffic(const training *run);
 
 /* How many sequences have been used before a step; the batch may have been another before this run. */
 int64_t training_sequences(const training *run, int64_t step);
-/* The run's own part of a checkpoint: with the tensors, all that is needed to go on. Local. */
-void training_note(const training *run, int64_t n_steps, char note[SAVED_NOTE_BYTES]);
+/* The run's own part of a checkpoint: with the tensors, all that is needed to go on; NULL: out of memory. Local. */
+json_t *training_note(const training *run, int64_t n_steps);
 qdr_status training_begin_save(training *run, int64_t n_steps);
 /* Saves after a step where that was asked for, by an option or by a signal. */
 qdr_status training_save_step(training *run, const progress *line, int64_t n_steps);

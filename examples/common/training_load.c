@@ -40,14 +40,14 @@ static qdr_status take_position(training *run)
 static void tell(const training *run, int n_tensors)
 {
     const settings *set = run->set;
-    const gpt_sizes *sizes = &run->saved.gpt.sizes;
+    const saved_network *own = &run->saved.own;
     const json_t *note = run->saved.note;
     fprintf(stderr, "parameters: %d tensors of %s\n", n_tensors, set->load);
-    if (set->how.context < sizes->context)
+    if (set->how.context < own->network.positions)
         fprintf(stderr, "positions: the first %lld of its %lld\n", (long long)set->how.context,
-                (long long)sizes->context);
-    if (!json_object_get(note, NOTE_EPSILON) && !json_object_get(note, "program")) /* train_gpt did not say it once */
-        fprintf(stderr, "it does not say the epsilon of norms; taken is %g\n", set->epsilon);
+                (long long)own->network.positions);
+    if (!own->is_whole && !json_object_get(note, "epsilon") && !json_object_get(note, "program"))
+        fprintf(stderr, "it does not say the epsilon of norms; taken is %g\n", set->network.norm_epsilon);
 }
 
 qdr_status training_load(training *run)
@@ -66,7 +66,7 @@ qdr_status training_load(training *run)
     if (run->talks && set->resume)
         fprintf(stderr, "continuing after step %lld of %s\n", (long long)run->first_step, path);
     if (run->talks && !set->resume) tell(run, loaded.n_tensors);
-    if (run->talks && *run->saved.gpt.others) fprintf(stderr, "not loaded: %s\n", run->saved.gpt.others);
+    if (run->talks && *run->saved.own.others) fprintf(stderr, "not loaded: %s\n", run->saved.own.others);
     qdr_checkpoint_loaded_free(&loaded);
     return QDR_OK;
 }

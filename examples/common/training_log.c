@@ -8,6 +8,7 @@
 
 #include "meter.h"
 #include "src/common/json.h"
+#include "src/common/network_note.h"
 #include "training.h"
 
 enum { LINE_BYTES = 8192 }; /* at least those of a line */
@@ -45,9 +46,9 @@ static int64_t last_step_of(const training *run, const char *path)
     char crc[16];
     snprintf(crc, sizeof crc, "%08lx", (unsigned long)run->text_crc);
     const char *theirs = json_string_value(json_object_get(about, "text_crc32"));
-    const int is_other = about &&
-                         (!theirs || strcmp(theirs, crc) != 0 || whole(about, "seed") != run->set->seed ||
-                          whole(about, "hidden") != run->set->hidden || whole(about, "layers") != run->set->n_layers);
+    const int is_other = about && (!theirs || strcmp(theirs, crc) != 0 || whole(about, "seed") != run->set->seed ||
+                                   whole(about, "hidden") != run->set->network.hidden ||
+                                   whole(about, "layers") != run->set->network.layers);
     const int64_t step = whole(last, "step"), earlier = whole(about, "again_to");
     json_decref(first);
     json_decref(last);
@@ -75,24 +76,28 @@ static json_t *describe(const training *run, const char *older)
 {
     const settings *set = run->set;
     const choice *how = &set->how;
-    char note[SAVED_NOTE_BYTES], codecs[512] = "none", started[32];
+    const qdr_network *network = &set->network;
+    char codecs[512] = "none", started[32];
     qdr_codecs used;
     const time_t now = time(NULL);
     struct tm utc;
     strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    training_note(run, run->first_step, note);
     if (qdr_stack_get_codecs(run->model.stack, &used) == QDR_OK) (void)qdr_codecs_text(&used, codecs, sizeof codecs);
-    json_t *all = json_loads(note, 0, NULL);
+    json_t *all = training_note(run, run->first_step);
     json_t *more = json_pack(
-        "{s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:I, s:I, s:b, s:I, s:I, s:s}", "version",
-        qdr_get_versions()->quadrille, "started", started, "ranks", qdr_context_size(run->ctx), "threads",
+        "{s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, "
+        "s:s}",
+        "version", qdr_get_versions()->quadrille, "started", started, "ranks", qdr_context_size(run->ctx), "threads",
         qdr_context_threads(run->ctx), "grid", grid_words(how->grid).text, "order", how->order, "gradient_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS), "optimizer_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)how->layout), "codec", codecs,
-        "overlap", how->serial ? "off" : "on", "context", (json_int_t)how->context, "vocab", (json_int_t)N_BYTES,
-        "tied", set->tied, "sequences_per_forward", (json_int_t)run->model.config.n_sequences, "parameters",
+        "overlap", how->serial ? "off" : "on", "model", network->name, "layers", (json_int_t)network->layers, "hidden",
+        (json_int_t)network->hidden, "heads", (json_int_t)network->heads, "kv_heads", (json_int_t)network->kv_heads,
+        "ffn", (json_int_t)network->ffn, "vocab", (json_int_t)network->vocab, "tied", network->tied,
+        "sequences_per_forward", (json_int_t)run->model.config.n_sequences, "parameters",
         (json_int_t)gpt_n_parameters(&run->model), "text", run->text.name);
-    int bad = json_object_del(all, "step") | json_object_set_new(all, "continues_after", json_integer(run->first_step));
+    int bad = json_object_del(all, "step") | json_object_del(all, NOTE_CONFIG) |
+              json_object_set_new(all, "continues_after", json_integer(run->first_step));
     if (run->again_to > run->first_step) bad |= json_object_set_new(all, "again_to", json_integer(run->again_to));
     if (set->resume) bad |= json_object_set_new(all, "resumed", json_string(set->resume));
     if (*older) bad |= json_object_set_new(all, "older_log", json_string(older));

@@ -20,15 +20,9 @@ static qdr_status begin_codecs(training *run)
 static qdr_status check(training *run)
 {
     const settings *set = run->set;
-    const int64_t h = set->hidden, heads = set->n_heads;
     char rest = 0;
     if (set->save && foreign_name("--save", set->save, set->save, run->sentence, PROBLEM_BYTES))
         return QDR_ERR_ARGUMENT;
-    if (h % heads != 0) {
-        return REFUSE(run->sentence, "--hidden %lld is not divisible by --heads %lld; use --hidden %lld, or %s%lld",
-                      (long long)h, (long long)heads, (long long)((h / heads + 1) * heads),
-                      h < heads ? "at most --heads " : "--hidden ", (long long)(h < heads ? h : h / heads * heads));
-    }
     if (set->late &&
         (sscanf(set->late, "%d:%lf%c", &run->late_rank, &run->late_secs, &rest) != 2 || run->late_rank < 0 ||
          run->late_rank >= qdr_context_size(run->ctx) || !(run->late_secs > 0 && run->late_secs <= 60))) {
@@ -58,21 +52,31 @@ static qdr_status open_files(training *run)
     return training_open_log(run);
 }
 
-static const choice usual = {.order = "xyzd", .context = 128, .batch = 4};
-
 /* What the command line leaves open may be set by a plan or the model. */
 static qdr_status choose(training *run)
 {
-    const settings *set = run->set;
-    const gpt_config shape = {.n_layers = set->n_layers,
-                              .hidden = set->hidden,
-                              .ffn = set->ffn,
-                              .n_heads = set->n_heads,
-                              .vocab = N_BYTES,
-                              .tied = set->tied};
-    const qdr_network network = gpt_network(&shape);
-    const choice given_how = set->how;
-    return choice_make(run->ctx, &given_how, &usual, &network, &run->own.how, run->sentence);
+    const qdr_network *network = &run->set->network;
+    const int is_short = network->context > 0 && network->context < USUAL_CONTEXT;
+    const choice usual = {.order = "xyzd", .context = is_short ? network->context : USUAL_CONTEXT, .batch = 4};
+    const choice given_how = run->set->how;
+    return choice_make(run->ctx, &given_how, &usual, network, &run->own.how, run->sentence);
+}
+
+/* Of learned positions there are as many as a sequence has bytes. */
+static qdr_status fit_positions(training *run)
+{
+    qdr_network *network = &run->own.network;
+    const int64_t context = run->set->how.context;
+    const char *source = run->set->source;
+    if (source && network->positions && context > network->positions)
+        return REFUSE(run->sentence, "--ctx %lld is longer than the %lld positions of %.300s; use at most %lld",
+                      (long long)context, (long long)network->positions, source, (long long)network->positions);
+    if (network->positions)
+        network->context = network->positions = context;
+    else if (run->talks && context > network->context)
+        fprintf(stderr, "sequences of %lld bytes are longer than the %lld positions that %s is made for\n",
+                (long long)context, (long long)network->context, network->name);
+    return QDR_OK;
 }
 
 static qdr_status make_model(training *run)
@@ -85,15 +89,9 @@ static qdr_status make_model(training *run)
     const int64_t cells = (int64_t)qdr_grid_size(run->grid, QDR_Z) * qdr_grid_size(run->grid, QDR_D);
     const int64_t per_cell = set->how.micro_batch ? set->how.micro_batch : (set->how.batch + cells - 1) / cells;
     const gpt_config config = {
-        .n_layers = set->n_layers,
-        .hidden = set->hidden,
-        .ffn = set->ffn,
-        .n_heads = set->n_heads,
-        .epsilon = set->epsilon,
+        .network = set->network,
         .context = set->how.context,
-        .vocab = N_BYTES,
         .n_sequences = per_cell * cells,
-        .tied = set->tied,
         .layout = (qdr_layout)set->how.layout,
         .dtype = (qdr_dtype)set->how.dtype,
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
@@ -119,8 +117,10 @@ qdr_status training_prepare(training *run)
 {
     const settings *set = run->set;
     const char *path = set->resume ? set->resume : set->load;
+    if (set->model) TRY(choice_load_network(run->ctx, set->model, &run->own.network));
     if (path) {
-        const qdr_status status = saved_run_read(run->ctx, path, &run->saved, run->sentence);
+        const qdr_network *model = set->model ? &set->network : NULL;
+        const qdr_status status = saved_run_read(run->ctx, path, model, &run->saved, run->sentence);
         run->load_failed = status == QDR_ERR_IO || status == QDR_ERR_ARGUMENT;
         TRY(status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status); /* the name was wrong */
     }
@@ -128,6 +128,7 @@ qdr_status training_prepare(training *run)
     TRY(settings_complete(&run->own, path ? &run->saved : NULL, run->sentence));
     TRY(check(run));
     TRY(choose(run));
+    TRY(fit_positions(run));
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
     const int is_own = set->eval && strcmp(set->eval, "val") != 0; /* a text of its own */
     TRY(corpus_read(run->ctx, is_own ? set->eval : set->file, is_own ? 0 : set->how.context, &run->text,

@@ -8,11 +8,11 @@
 static qdr_status draw_chart(training *run)
 {
     const settings *set = run->set;
-    char title[160], subtitle[320], count[24];
+    char title[192], subtitle[320], count[24];
     const int64_t n_steps = run->n_steps - run->first_step;
     const int p = qdr_context_size(run->ctx);
-    snprintf(title, sizeof title, "Loss of a %lld-layer GPT on a %s grid", (long long)set->n_layers,
-             grid_words(set->how.grid).text);
+    snprintf(title, sizeof title, "Loss of %s, %lld layer%s, on a %s grid", set->network.name,
+             (long long)set->network.layers, PLURAL(set->network.layers), grid_words(set->how.grid).text);
     snprintf(subtitle, sizeof subtitle, "%s, %s parameters, %d rank%s, %s, %s, %.0f tokens/s", run->text.name,
              progress_count((double)gpt_n_parameters(&run->model), count), p, PLURAL(p),
              layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
@@ -103,6 +103,7 @@ void training_announce(const training *run)
 {
     const settings *set = run->set;
     const int p = qdr_context_size(run->ctx);
+    const qdr_network *network = &set->network;
     const int64_t n_tokens = set->how.batch * set->how.context;
     char count[24];
     fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p, PLURAL(p),
@@ -111,12 +112,14 @@ void training_announce(const training *run)
             set->how.serial ? "off" : "on", set->how.recorded ? ", as graphs" : "", run->text.name,
             1e-6 * (double)run->text.n_bytes);
     fprintf(stderr,
-            "%lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of "
-            "%lld token%s\n",
-            (long long)set->n_layers, PLURAL(set->n_layers), (long long)set->hidden, (long long)set->n_heads,
-            PLURAL(set->n_heads), (long long)set->how.context,
+            "%s: %lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of %lld token%s\n",
+            network->name, (long long)network->layers, PLURAL(network->layers), (long long)network->hidden,
+            (long long)network->heads, PLURAL(network->heads), (long long)set->how.context,
             progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
             (long long)n_tokens, PLURAL(n_tokens));
+    if (network->vocab > N_BYTES)
+        fprintf(stderr, "its vocabulary of %lld is larger than the %d bytes: the other rows are never used\n",
+                (long long)network->vocab, N_BYTES);
 }
 
 /* Over how many ranks parameters, gradients and optimizer state are split, and what a rank has of each. */

@@ -8,7 +8,7 @@
 #include "training.h"
 
 /* The model continues the prompt. It sees the last `context` bytes, as the first sequence of a forward pass. window:
- * one byte more; logits: of each byte. */
+ * one byte more; logits: of each token. */
 static qdr_status write_bytes(training *run, uint8_t *window, float *logits)
 {
     const settings *set = run->set;
@@ -49,7 +49,7 @@ static qdr_status write_bytes(training *run, uint8_t *window, float *logits)
 qdr_status training_write_sample(training *run)
 {
     uint8_t *window = program_new(run->ctx, run->set->how.context + 1, 1);
-    float *logits = program_new(run->ctx, N_BYTES, sizeof *logits);
+    float *logits = program_new(run->ctx, run->set->network.vocab, sizeof *logits);
     const qdr_status status = window && logits ? write_bytes(run, window, logits) : QDR_ERR_MEMORY;
     free(logits);
     free(window);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving a run, and ending it with a save where that was asked for. */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "src/common/network_note.h"
 #include "stopping.h"
 #include "training.h"
 
@@ -10,25 +12,57 @@ int64_t training_sequences(const training *run, int64_t step)
     return run->first_sequence + (step - run->first_step) * run->set->how.batch;
 }
 
-void training_note(const training *run, int64_t n_steps, char note[SAVED_NOTE_BYTES])
+/* As the checkpoint that the run began with says it, if this is the same network, else by all its members. */
+static json_t *describe_network(const training *run)
+{
+    const qdr_network *network = &run->set->network;
+    json_t *loaded = json_object_get(run->saved.note, NOTE_CONFIG);
+    if (loaded && !qdr_network_differ(network, &run->saved.own.network, NULL)) return json_incref(loaded);
+    const size_t bytes = qdr_network_text(network, NULL, 0);
+    char *text = bytes ? malloc(bytes + 1) : NULL;
+    json_t *described = text && qdr_network_text(network, text, bytes + 1) ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return described;
+}
+
+json_t *training_note(const training *run, int64_t n_steps)
 {
     char crc[16];
-    note[0] = '\0';
     snprintf(crc, sizeof crc, "%08lx", (unsigned long)run->text_crc);
-    saved_note_word(note, "program", "train_gpt");
-    saved_note_number(note, "step", (double)n_steps);
-    saved_note_number(note, "sequences", (double)training_sequences(run, n_steps));
-    saved_note_number(note, "text_bytes", (double)run->text.n_bytes);
-    saved_note_word(note, "text_crc32", crc);
-    settings_note(run->set, note);
-    saved_note_end(note);
+    json_t *note = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "program", "train_gpt", "step", (json_int_t)n_steps,
+                             "sequences", (json_int_t)training_sequences(run, n_steps), "text_bytes",
+                             (json_int_t)run->text.n_bytes, "text_crc32", crc, NOTE_NETWORK,
+                             run->set->network.architecture, NOTE_CONFIG, describe_network(run));
+    json_t *more = settings_note(run->set);
+    const int bad = !note || !more || json_object_update(note, more);
+    json_decref(more);
+    if (!bad) return note;
+    json_decref(note);
+    return NULL;
+}
+
+/* With no more digits than the number that needs most. */
+static char *write_note(const json_t *note)
+{
+    for (size_t digits = 15;; digits++) {
+        char *text = json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(digits));
+        json_t *read = text ? json_loads(text, 0, NULL) : NULL;
+        const int is_same = json_equal(read, note);
+        json_decref(read);
+        if (!text || is_same || digits == 17) return text;
+        free(text);
+    }
 }
 
 qdr_status training_begin_save(training *run, int64_t n_steps)
 {
-    char note[SAVED_NOTE_BYTES];
-    training_note(run, n_steps, note);
-    return saver_begin(&run->save, n_steps, note);
+    json_t *note = training_note(run, n_steps);
+    char *text = note ? write_note(note) : NULL;
+    qdr_status status = qdr_agree(run->ctx, text ? QDR_OK : QDR_ERR_MEMORY);
+    if (status >= 0) status = saver_begin(&run->save, n_steps, text);
+    free(text);
+    json_decref(note);
+    return status;
 }
 
 qdr_status training_look(training *run)

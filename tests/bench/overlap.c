@@ -96,7 +96,7 @@ static void describe(bench *b, variant *v)
                                  .panels = v->one_panel ? 1 : model->panels,
                                  .batch_parts = v->one_part ? 1 : model->batch_parts,
                                  .caller_memory = 1};
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{model->hidden, 1}}, .col_axis = QDR_X,
+    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{model->network.hidden, 1}}, .col_axis = QDR_X,
                                  .layout = model->layout};
     check(qdr_stack_create(b->grid, &opts, &v->stack));
     check(qdr_stack_add_input(v->stack, "x", &input, 1, &v->in));
@@ -344,7 +344,7 @@ static int run(qdr_context *ctx, void *user)
 int main(int argc, char **argv)
 {
     settings set = {.grid = {1, 1, 1, 1},
-                    .model = {.n_layers = 4, .hidden = 512, .n_heads = 8, .context = 128, .n_sequences = 8},
+                    .model = {.network = {.layers = 4, .hidden = 512, .heads = 8}, .context = 128, .n_sequences = 8},
                     .n_rounds = 5};
     int option, exit_code = 1;
     while ((option = getopt(argc, argv, "g:sl:h:a:c:b:p:q:f:n:o")) != -1) {
@@ -354,9 +354,9 @@ int main(int argc, char **argv)
             if (sscanf(optarg, "%dx%dx%dx%d", &set.grid[0], &set.grid[1], &set.grid[2], &set.grid[3]) != 4) return 2;
             break;
         case 's': set.model.layout = QDR_SCATTERED; break;
-        case 'l': set.model.n_layers = number; break;
-        case 'h': set.model.hidden = number; break;
-        case 'a': set.model.n_heads = number; break;
+        case 'l': set.model.network.layers = number; break;
+        case 'h': set.model.network.hidden = number; break;
+        case 'a': set.model.network.heads = number; break;
         case 'c': set.model.context = number; break;
         case 'b': set.model.n_sequences = number; break;
         case 'p': set.model.panels = (int)number; break;
@@ -367,6 +367,8 @@ int main(int argc, char **argv)
         default: return 2;
         }
     }
+    set.model.network.context = set.model.context;
+    set.model.network = gpt_network(set.model.network);
     const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1};
     if (qdr_launch(0, &opts, run, &set, &exit_code) != QDR_OK) fprintf(stderr, "overlap: %s\n", qdr_last_error());
     return exit_code;

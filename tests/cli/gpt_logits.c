@@ -26,7 +26,7 @@ typedef struct given {
 static qdr_status place_logits(const gpt *model, qdr_context *ctx, double *all)
 {
     const qdr_owned *part = &model->logits_part;
-    const int64_t vocab = model->config.vocab, n_rows = part->rows.end - part->rows.begin;
+    const int64_t vocab = model->config.network.vocab, n_rows = part->rows.end - part->rows.begin;
     const size_t each = qdr_dtype_bytes(model->config.dtype);
     void *value, *host = calloc((size_t)(n_rows * part->n_cols) + 1, each);
     qdr_status status = host ? qdr_stack_edge_value(model->stack, model->logits, &value) : QDR_ERR_MEMORY;
@@ -46,7 +46,8 @@ static qdr_status run(qdr_context *ctx, given *set)
     qdr_grid *grid;
     gpt model;
     int64_t starts[MOST_TOKENS];
-    const int64_t n_cells = (int64_t)set->grid.z * set->grid.d, n = n_cells * set->config.context * set->config.vocab;
+    const int64_t n_cells = (int64_t)set->grid.z * set->grid.d,
+                  n = n_cells * set->config.context * set->config.network.vocab;
     gpt_config config = set->config;
     config.n_sequences = n_cells;
     TRY(qdr_grid_create(ctx, &set->grid, &grid));
@@ -83,12 +84,13 @@ int main(int argc, char **argv)
     int code = 1;
     if (argc != 9) return 2;
     set.path = argv[1];
-    set.config = (gpt_config){.n_layers = atoi(argv[2]),
-                              .hidden = atoi(argv[3]),
-                              .n_heads = atoi(argv[4]),
+    set.config = (gpt_config){.network = gpt_network((qdr_network){.layers = atoi(argv[2]),
+                                                                   .hidden = atoi(argv[3]),
+                                                                   .heads = atoi(argv[4]),
+                                                                   .context = atoi(argv[5]),
+                                                                   .vocab = atoi(argv[6]),
+                                                                   .tied = 1}),
                               .context = atoi(argv[5]),
-                              .vocab = atoi(argv[6]),
-                              .tied = 1,
                               .dtype = strcmp(argv[7], "f64") == 0 ? QDR_F64 : QDR_F32};
     set.grid.size = sizeof set.grid;
     if (sscanf(argv[8], "%dx%dx%dx%d", &set.grid.x, &set.grid.y, &set.grid.z, &set.grid.d) != 4) return 2;
@@ -98,7 +100,7 @@ int main(int argc, char **argv)
                                          &code);
     if (status < 0) fprintf(stderr, "gpt_logits: %s\n", qdr_last_error());
     if (status < 0 || code) return 1;
-    const size_t n = n_rows * (size_t)set.config.vocab;
+    const size_t n = n_rows * (size_t)set.config.network.vocab;
     const int is_written = fwrite(set.logits, sizeof *set.logits, n, stdout) == n && fflush(stdout) == 0;
     free(set.logits);
     return !is_written;

@@ -161,13 +161,15 @@ DIST_TEST(gpts_agree)
     for (int round = 0; round < dist_rounds(30); round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
         const int64_t n_heads = 1 + dist_below(&seed, 6);
-        const gpt_config config = {.n_layers = 1 + dist_below(&seed, 3),
-                                   .hidden = n_heads * (1 + dist_below(&seed, 7)),
-                                   .n_heads = n_heads,
-                                   .context = 1 + dist_below(&seed, 6),
-                                   .vocab = 3 + dist_below(&seed, 50),
+        const int64_t context = 1 + dist_below(&seed, 6);
+        const gpt_config config = {.network = gpt_network((qdr_network){.layers = 1 + dist_below(&seed, 3),
+                                                                        .hidden = n_heads * (1 + dist_below(&seed, 7)),
+                                                                        .heads = n_heads,
+                                                                        .vocab = 3 + dist_below(&seed, 50),
+                                                                        .tied = (int)dist_below(&seed, 2),
+                                                                        .context = context}),
+                                   .context = context,
                                    .n_sequences = 1 + dist_below(&seed, 17),
-                                   .tied = (int)dist_below(&seed, 2),
                                    .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
                                    .dtype = dtypes[dist_below(&seed, 3)],
                                    .overlap = (int)dist_below(&seed, QDR_OVERLAP_NONE + 1),
@@ -176,14 +178,14 @@ DIST_TEST(gpts_agree)
         uint8_t text[4096];
         int64_t starts[32];
         gpt model;
-        for (size_t i = 0; i < sizeof text; i++) text[i] = (uint8_t)(i % (size_t)config.vocab);
+        for (size_t i = 0; i < sizeof text; i++) text[i] = (uint8_t)(i % (size_t)config.network.vocab);
         for (int i = 0; i < 32; i++) starts[i] = i;
         DIST_OK(gpt_create(grid, &config, &model));
         DIST_OK(gpt_init(&model, seed, 0.02));
         DIST_OK(gpt_fill(&model, text, starts));
         DIST_CHECK(disagreements(model.stack, 1, &total) == 0, "round %d: %lld layers, hidden %lld, %s, panels %d",
-                   round, (long long)config.n_layers, (long long)config.hidden, qdr_dtype_name(config.dtype),
-                   config.panels);
+                   round, (long long)config.network.layers, (long long)config.network.hidden,
+                   qdr_dtype_name(config.dtype), config.panels);
         gpt_destroy(&model);
         qdr_grid_destroy(&grid);
     }

@@ -69,13 +69,14 @@ static gpt_config random_config(uint64_t *seed, const qdr_grid *grid)
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     const int64_t cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
     const int64_t n_heads = 1 + dist_below(seed, 4);
-    return (gpt_config){.n_layers = 1 + dist_below(seed, 2),
-                        .hidden = n_heads * (1 + dist_below(seed, 9)),
-                        .n_heads = n_heads,
+    return (gpt_config){.network = gpt_network((qdr_network){.layers = 1 + dist_below(seed, 2),
+                                                             .hidden = n_heads * (1 + dist_below(seed, 9)),
+                                                             .heads = n_heads,
+                                                             .vocab = 3 + dist_below(seed, 40),
+                                                             .tied = (int)dist_below(seed, 2),
+                                                             .context = CONTEXT}),
                         .context = CONTEXT,
-                        .vocab = 3 + dist_below(seed, 40),
                         .n_sequences = cells,
-                        .tied = (int)dist_below(seed, 2),
                         .layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
                         .dtype = dtypes[dist_below(seed, 4)],
                         .panels = 1,
@@ -110,7 +111,7 @@ static double step(trainer *run, uint64_t data)
     uint8_t text[TEXT];
     int64_t starts[MOST_PER_FORWARD], n = 0;
     double sum = 0;
-    for (int i = 0; i < TEXT; i++) text[i] = (uint8_t)(i * i % (int)run->model.config.vocab);
+    for (int i = 0; i < TEXT; i++) text[i] = (uint8_t)(i * i % (int)run->model.config.network.vocab);
     for (int micro = 0; micro < 2; micro++) {
         double loss;
         for (int i = 0; i < MOST_PER_FORWARD; i++) starts[i] = dist_below(&data, last);
@@ -146,7 +147,6 @@ static double gathered(qdr_stack *stack)
 /* What plans predict: the elements of the file, and of the rank that writes most. */
 static void check_predicted(const trainer *run, const char *name)
 {
-    qdr_network network = gpt_network(&run->model.config);
     qdr_context *ctx = qdr_grid_context(run->model.grid);
     const qdr_plan plan = {QDR_INIT(qdr_plan),
                            .x = qdr_grid_size(run->model.grid, QDR_X),
@@ -162,9 +162,8 @@ static void check_predicted(const trainer *run, const char *name)
     qdr_model *model = NULL;
     qdr_plan_checkpoint told = {QDR_INIT(qdr_plan_checkpoint)};
     size_t host_bytes;
-    network.context = network.positions = run->model.config.context;
     DIST_OK(qdr_machine_load("laptop", &machine));
-    DIST_OK(qdr_model_create(&machine, &network, &model));
+    DIST_OK(qdr_model_create(&machine, &run->model.config.network, &model));
     DIST_OK(qdr_model_checkpoint(model, &plan, &told));
     qdr_model_destroy(&model);
     DIST_OK(qdr_checkpoint_size(run->model.stack, run->optimizer, 1, &host_bytes, NULL));
@@ -194,16 +193,14 @@ static void compare_bytes(qdr_grid *grid, void *user)
     first_bytes *first = user;
     qdr_context *ctx = qdr_grid_context(grid);
     const int64_t cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
-    const gpt_config config = {.n_layers = 1,
-                               .hidden = 21,
-                               .n_heads = 3,
-                               .context = CONTEXT,
-                               .vocab = 29,
-                               .n_sequences = cells,
-                               .layout = first->n_grids % 2 ? QDR_SCATTERED : QDR_REPLICATED,
-                               .dtype = QDR_BF16,
-                               .panels = 1,
-                               .batch_parts = 1};
+    const gpt_config config = {
+        .network = gpt_network((qdr_network){.layers = 1, .hidden = 21, .heads = 3, .vocab = 29, .context = CONTEXT}),
+        .context = CONTEXT,
+        .n_sequences = cells,
+        .layout = first->n_grids % 2 ? QDR_SCATTERED : QDR_REPLICATED,
+        .dtype = QDR_BF16,
+        .panels = 1,
+        .batch_parts = 1};
     const path name = in(first->folder, "a");
     trainer run = begin(grid, &config, 5);
     save(run.model.stack, run.optimizer, name.text, first->n_grids % 2, NULL);

@@ -166,7 +166,9 @@ static outcome run(qdr_grid *grid, plan how)
 {
     const int64_t n_sequences = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
     const gpt_config config = {
-        .n_layers = N_LAYERS, .hidden = HIDDEN, .n_heads = HEADS, .context = CONTEXT, .layout = how.layout};
+        .network = gpt_network((qdr_network){.layers = N_LAYERS, .hidden = HIDDEN, .heads = HEADS, .context = CONTEXT}),
+        .context = CONTEXT,
+        .layout = how.layout};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{HIDDEN, 1}}, .col_axis = QDR_X,
                                  .layout = how.layout};
     qdr_edge x, y;

@@ -84,17 +84,15 @@ static void serial_batch(int64_t step, int32_t *tokens, int32_t *targets)
 
 static gpt_config model_config(qdr_layout layout)
 {
-    return (gpt_config){.n_layers = LAYERS,
-                        .hidden = HIDDEN,
-                        .n_heads = HEADS,
-                        .context = CONTEXT,
-                        .vocab = VOCAB,
-                        .n_sequences = set.per_forward ? set.per_forward : N_SEQUENCES,
-                        .tied = set.tied,
-                        .layout = layout,
-                        .dtype = (qdr_dtype)set.dtype,
-                        .overlap = set.serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
-                        .batch_parts = (int)set.batch_parts};
+    return (gpt_config){
+        .network = gpt_network((qdr_network){
+            .layers = LAYERS, .hidden = HIDDEN, .heads = HEADS, .vocab = VOCAB, .tied = set.tied, .context = CONTEXT}),
+        .context = CONTEXT,
+        .n_sequences = set.per_forward ? set.per_forward : N_SEQUENCES,
+        .layout = layout,
+        .dtype = (qdr_dtype)set.dtype,
+        .overlap = set.serial ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+        .batch_parts = (int)set.batch_parts};
 }
 
 /* A gathered parameter or gradient as f64. */

@@ -27,13 +27,14 @@ static gpt_config random_config(uint64_t *seed, const qdr_grid *grid)
     static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     const int64_t cells = (int64_t)qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D);
     const int64_t n_heads = 1 + dist_below(seed, 4);
-    return (gpt_config){.n_layers = 1 + dist_below(seed, 2),
-                        .hidden = n_heads * (1 + dist_below(seed, 9)),
-                        .n_heads = n_heads,
+    return (gpt_config){.network = gpt_network((qdr_network){.layers = 1 + dist_below(seed, 2),
+                                                             .hidden = n_heads * (1 + dist_below(seed, 9)),
+                                                             .heads = n_heads,
+                                                             .vocab = 3 + dist_below(seed, 40),
+                                                             .tied = (int)dist_below(seed, 2),
+                                                             .context = CONTEXT}),
                         .context = CONTEXT,
-                        .vocab = 3 + dist_below(seed, 40),
                         .n_sequences = dist_below(seed, 2) ? cells : 1 + dist_below(seed, 2 * cells),
-                        .tied = (int)dist_below(seed, 2),
                         .layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
                         .dtype = dtypes[dist_below(seed, 4)],
                         .panels = 1,
@@ -47,7 +48,7 @@ static double pass(gpt *model, qdr_adamw *joined, uint64_t data, int flags, doub
     uint8_t text[TEXT];
     int64_t starts[MOST_PER_FORWARD], n = 0;
     double loss = 0;
-    for (int i = 0; i < TEXT; i++) text[i] = (uint8_t)(i * i % (int)model->config.vocab);
+    for (int i = 0; i < TEXT; i++) text[i] = (uint8_t)(i * i % (int)model->config.network.vocab);
     for (int i = 0; i < MOST_PER_FORWARD; i++) starts[i] = dist_below(&data, last);
     DIST_OK(gpt_fill(model, text, starts));
     DIST_OK(qdr_stack_forward(model->stack));

@@ -71,7 +71,9 @@ static int check_second(qdr_context *ctx, const gpt *first, const qdr_stack_size
     gpt model = {0};
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t before, now, peak;
-    config.hidden *= 2;
+    config.network.hidden *= 2;
+    config.network.ffn *= 2;
+    config.network = gpt_network(config.network);
     config.n_sequences *= 2;
     qdr_mem_usage(ctx, &before, &peak);
     CHECK(gpt_create(first->grid, &config, &model));
@@ -95,11 +97,9 @@ static int run_steps(qdr_context *ctx, const test_case *c)
     qdr_adamw *optimizer = NULL;
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
     size_t before, now, peak, optimizer_bytes;
-    const gpt_config config = {.n_layers = 2,
-                               .hidden = HIDDEN,
-                               .n_heads = 4,
+    const gpt_config config = {.network = gpt_network((qdr_network){
+                                   .layers = 2, .hidden = HIDDEN, .heads = 4, .vocab = 16, .context = CONTEXT}),
                                .context = CONTEXT,
-                               .vocab = 16,
                                .n_sequences = 4,
                                .layout = c->layout,
                                .dtype = c->dtype,

@@ -53,13 +53,14 @@ static void compare(const qdr_stack *stack, const qdri_net *net, const qdri_net_
 
 static void check_model(qdr_grid *grid, const gpt_net *described)
 {
-    const gpt_config config = {.n_layers = GPT_NET_LAYERS,
-                               .hidden = described->hidden,
-                               .n_heads = described->n_heads,
+    const gpt_config config = {.network = gpt_network((qdr_network){.layers = GPT_NET_LAYERS,
+                                                                    .hidden = described->hidden,
+                                                                    .heads = described->n_heads,
+                                                                    .vocab = described->vocab,
+                                                                    .tied = described->tied,
+                                                                    .context = described->context}),
                                .context = described->context,
-                               .vocab = described->vocab,
                                .n_sequences = described->n_sequences,
-                               .tied = described->tied,
                                .layout = described->layout,
                                .dtype = described->dtype,
                                .overlap = described->overlap,

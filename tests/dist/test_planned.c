@@ -301,21 +301,21 @@ DIST_TEST(plans_are_what_examples_run)
         planned_case the_case = {.grid = grid, .desc = random_desc(&seed, cells_of(grid))};
         const transformer_desc *d = &the_case.desc;
         const int64_t n_heads = 1 + dist_below(&seed, 9);
-        const gpt_config config = {.n_layers = d->n_layers,
-                                   .hidden = n_heads * (1 + dist_below(&seed, 12)),
-                                   .n_heads = n_heads,
+        const gpt_config config = {.network = gpt_network((qdr_network){.layers = d->n_layers,
+                                                                        .hidden = n_heads * (1 + dist_below(&seed, 12)),
+                                                                        .heads = n_heads,
+                                                                        .vocab = 3 + dist_below(&seed, 90),
+                                                                        .tied = (int)dist_below(&seed, 2),
+                                                                        .context = d->sequence}),
                                    .context = d->sequence,
-                                   .vocab = 3 + dist_below(&seed, 90),
                                    .n_sequences = d->n_sequences,
-                                   .tied = (int)dist_below(&seed, 2),
                                    .layout = d->layout,
                                    .dtype = d->dtype,
                                    .overlap = d->overlap,
                                    .panels = d->n_panels,
                                    .batch_parts = d->n_batch_parts};
         gpt model;
-        the_case.network = gpt_network(&config);
-        the_case.network.context = the_case.network.positions = config.context;
+        the_case.network = config.network;
         DIST_OK(gpt_create(grid, &config, &model));
         compare_lists(&the_case, model.stack);
         gpt_destroy(&model);

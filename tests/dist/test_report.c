@@ -19,14 +19,12 @@ typedef struct table {
 
 static void create(qdr_grid *grid, qdr_layout layout, gpt *model)
 {
-    const gpt_config config = {.n_layers = 2,
-                               .hidden = 48,
-                               .n_heads = 6,
-                               .context = CONTEXT,
-                               .vocab = 60,
-                               .n_sequences = 2 * qdr_context_size(qdr_grid_context(grid)),
-                               .layout = layout,
-                               .dtype = QDR_F32};
+    const gpt_config config = {
+        .network = gpt_network((qdr_network){.layers = 2, .hidden = 48, .heads = 6, .vocab = 60, .context = CONTEXT}),
+        .context = CONTEXT,
+        .n_sequences = 2 * qdr_context_size(qdr_grid_context(grid)),
+        .layout = layout,
+        .dtype = QDR_F32};
     DIST_OK(gpt_create(grid, &config, model));
     DIST_OK(gpt_init(model, 7, 0.05));
 }

@@ -6,7 +6,9 @@ static void describe(block *b)
 {
     const block_shape *shape = &b->shape;
     const gpt_config config = {
-        .n_layers = 1, .hidden = shape->hidden, .n_heads = shape->n_heads, .context = shape->context};
+        .network = gpt_network(
+            (qdr_network){.layers = 1, .hidden = shape->hidden, .heads = shape->n_heads, .context = shape->context}),
+        .context = shape->context};
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = shape->n_sequences * shape->context,
                                  .row_unit = shape->context, .dtype = shape->dtype};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{shape->hidden, 1}}, .col_axis = QDR_X};

@@ -40,7 +40,7 @@ static void fill_tokens(const training *t, qdr_edge edge)
     if (!tokens) gpu_leave("no memory for %lld tokens", (long long)n);
     for (int64_t i = 0; i < n; i++) {
         state = state * 1664525 + 1013904223;
-        tokens[i] = (int32_t)((state >> 8) % (uint32_t)config->vocab);
+        tokens[i] = (int32_t)((state >> 8) % (uint32_t)config->network.vocab);
     }
     OK(qdr_stack_edge_value(t->model.stack, edge, &value));
     OK(qdr_copy(t->place.ctx, value, tokens, (size_t)n * sizeof *tokens, NULL));
@@ -85,8 +85,8 @@ static void report(const training *t)
     OK(qdr_adamw_norm(t->optimizer, &norm));
     if (!isfinite(norm)) gpu_leave("the norm of the gradients is %g", norm);
     snprintf(text, sizeof text, "%lld layers, hidden %lld, %lld heads, %lldx%lld tokens, vocabulary %lld, bf16",
-             (long long)c->n_layers, (long long)c->hidden, (long long)c->n_heads, (long long)c->n_sequences,
-             (long long)c->context, (long long)c->vocab);
+             (long long)c->network.layers, (long long)c->network.hidden, (long long)c->network.heads,
+             (long long)c->n_sequences, (long long)c->context, (long long)c->network.vocab);
     gpu_report *all = gpu_report_begin("training step", text);
     for (int i = 0; i < 2; i++) gpu_series_report(all, &t->series[i]);
     gpu_series_compare(all, "enqueued/recorded", &t->series[0], &t->series[1]);
@@ -103,13 +103,14 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int i = 0; i < N_WORDS; i++) words[i] = atoll(argv[1 + i]);
-    const gpt_config config = {.n_layers = words[0],
-                               .hidden = words[1],
-                               .n_heads = words[2],
+    const gpt_config config = {.network = gpt_network((qdr_network){.layers = words[0],
+                                                                    .hidden = words[1],
+                                                                    .heads = words[2],
+                                                                    .vocab = words[5],
+                                                                    .tied = 1,
+                                                                    .context = words[3]}),
                                .context = words[3],
                                .n_sequences = words[4],
-                               .vocab = words[5],
-                               .tied = 1,
                                .dtype = QDR_BF16};
     open_training(&t, &config);
     gpu_monitor *monitor = gpu_monitor_open(&t.place);

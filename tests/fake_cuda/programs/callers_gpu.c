@@ -59,7 +59,7 @@ static int run_rank(qdr_local_world *world, int rank, void *user)
 
 int main(int argc, char **argv)
 {
-    small_gpt m = {.shape = {1, 1, RANKS, 1}, .config = {.hidden = 16, .n_sequences = 4}};
+    small_gpt m = {.shape = {1, 1, RANKS, 1}, .config = {.network.hidden = 16, .n_sequences = 4}};
     int result = 1;
     if (argc != 2) return 2;
     is_chosen = strcmp(argv[1], "chosen") == 0;

@@ -50,10 +50,10 @@ static void check(rank *self, int is_right, const char *format, ...)
 static qdr_status make(rank *self)
 {
     qdr_stack_sizes sizes = {QDR_INIT(qdr_stack_sizes)};
-    self->model = (small_gpt){
-        .shape = {qdr_context_size(self->ctx), 1, 1, 1},
-        .config = {
-            .n_layers = 2, .hidden = 16, .n_sequences = 4, .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32}};
+    self->model = (small_gpt){.shape = {qdr_context_size(self->ctx), 1, 1, 1},
+                              .config = {.network = {.layers = 2, .hidden = 16},
+                                         .n_sequences = 4,
+                                         .dtype = getenv("QDR_ATTENTION") ? QDR_BF16 : QDR_F32}};
     if (self->codecs.size) self->model.config.codecs = &self->codecs;
     TRY(small_gpt_create(self->ctx, &self->model));
     TRY(gpt_init(&self->model.gpt, 1, 0.1));

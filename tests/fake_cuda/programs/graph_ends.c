@@ -24,7 +24,8 @@ static void expect(scene *s, const char *what, qdr_status status, qdr_status wan
 
 static qdr_status begin(scene *s)
 {
-    s->model = (small_gpt){.shape = {qdr_context_size(s->ctx), 1, 1, 1}, .config = {.hidden = 16, .n_sequences = 4}};
+    s->model = (small_gpt){.shape = {qdr_context_size(s->ctx), 1, 1, 1},
+                           .config = {.network.hidden = 16, .n_sequences = 4}};
     TRY(small_gpt_create(s->ctx, &s->model));
     TRY(gpt_init(&s->model.gpt, 1, 0.1));
     TRY(qdr_adamw_create(s->model.gpt.stack, NULL, &s->model.optimizer));

@@ -184,7 +184,9 @@ static qdr_status build_between(pair *p)
 {
     size_t before;
     p->large.config = p->small.config;
-    p->large.config.hidden *= LARGER;
+    p->large.config.network.hidden *= LARGER;
+    p->large.config.network.ffn *= LARGER;
+    p->large.config.network = gpt_network(p->large.config.network);
     TRY(step(&p->small.gpt));
     TRY(small_gpt_read_gradients(p->ctx, &p->small, p->want));
     TRY(record_step(p));
@@ -221,7 +223,8 @@ static int run_pair(qdr_context *ctx, void *user)
 int main(int argc, char **argv)
 {
     small_gpt model = {
-        .config = {.hidden = HIDDEN, .n_sequences = 3, .dtype = QDR_BF16, .layout = QDR_SCATTERED, .panels = 2}};
+        .config = {
+            .network.hidden = HIDDEN, .n_sequences = 3, .dtype = QDR_BF16, .layout = QDR_SCATTERED, .panels = 2}};
     const int n = argc == 4 ? small_gpt_read_shape(&model, argv[2]) : 0;
     if (argc == 2 && strcmp(argv[1], "redistribute") == 0) return small_gpt_launch(2, run_exchange, NULL);
     if (!n) return 2;

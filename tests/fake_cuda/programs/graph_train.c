@@ -187,7 +187,7 @@ static int run_rank(qdr_context *ctx, void *user)
 
 int main(int argc, char **argv)
 {
-    task t = {.model = {.config = {.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}}};
+    task t = {.model = {.config = {.network.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}}};
     const int n = argc == 4 ? small_gpt_read_shape(&t.model, argv[1]) : 0;
     if (!n) return 2;
     t.model.config.dtype = strcmp(argv[2], "f16") == 0 ? QDR_F16 : strcmp(argv[2], "bf16") == 0 ? QDR_BF16 : QDR_F32;

@@ -91,7 +91,7 @@ static int check_local(void) { return is("confined product", 0) + is("SMs", 0); 
 
 int main(int argc, char **argv)
 {
-    small_gpt m = {.config = {.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}};
+    small_gpt m = {.config = {.network.hidden = 16, .n_sequences = 4, .layout = QDR_SCATTERED}};
     char sms[16];
     const int n = argc >= 4 ? small_gpt_read_shape(&m, argv[1]) : 0;
     if (!n) return 2;
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     setenv("QDR_CUDA_COMM", is_local ? "local" : "nccl", 1);
     if (argc > 4) {
         setenv("FAKE_CUDA_PRODUCT_US", "2000", 1);
-        m.config.n_layers = m.config.panels = 2;
+        m.config.network.layers = m.config.panels = 2;
     }
     if (!is_ordered) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
     if (small_gpt_launch(n, run_rank, &m)) return 1;

@@ -118,7 +118,8 @@ static qdr_status launch_step(qdr_context *ctx, small_gpt *m, int is_zero)
 
 static int end_stack(qdr_context *ctx, void *user)
 {
-    small_gpt m = {.shape = {2, 1, 1, 1}, .config = {.hidden = SIZE, .n_sequences = 4, .layout = QDR_SCATTERED}};
+    small_gpt m = {.shape = {2, 1, 1, 1},
+                   .config = {.network.hidden = SIZE, .n_sequences = 4, .layout = QDR_SCATTERED}};
     const int exit_code = small_gpt_leave(ctx, launch_step(ctx, &m, *(const int *)user));
     qdr_stack_destroy(&m.gpt.stack);
     small_gpt_destroy(&m);

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     training t = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     const int n = argc == 6 ? small_gpt_read_shape(&t.model, argv[1]) : 0;
     if (!n) return 2;
-    t.model.config = (gpt_config){.hidden = atoi(argv[5]),
+    t.model.config = (gpt_config){.network.hidden = atoi(argv[5]),
                                   .n_sequences = 3,
                                   .layout = small_gpt_layout(argv[2]),
                                   .dtype = strcmp(argv[3], "bf16") == 0 ? QDR_BF16 : QDR_F32,

@@ -119,7 +119,7 @@ static int check(const training *plain, const training *t, int64_t n_before, int
 
 int main(int argc, char **argv)
 {
-    training plain = {.model = {.config = {.hidden = 24, .n_sequences = 3}}};
+    training plain = {.model = {.config = {.network.hidden = 24, .n_sequences = 3}}};
     const int n = argc == 5 ? small_gpt_read_shape(&plain.model, argv[1]) : 0;
     if (!n) return 2;
     plain.model.config.layout = small_gpt_layout(argv[2]);

@@ -13,7 +13,7 @@ enum { SMALL_CONTEXT = 8, SMALL_VOCAB = 31, SMALL_TEXT_BYTES = 1024, SMALL_SEQUE
 
 typedef struct small_gpt {
     int shape[4], levels[2]; /* of the grid; parts of gradients and optimizer state, 0: none */
-    gpt_config config; /* n_sequences, hidden, and what is not 0 below it */
+    gpt_config config; /* hidden and perhaps layers of the network; n_sequences, and what is not 0 below it */
     qdr_grid *grid;
     gpt gpt;
     qdr_adamw *optimizer; /* from the first step of training on */
@@ -42,10 +42,13 @@ static inline qdr_status small_gpt_create(qdr_context *ctx, small_gpt *m)
                                  .d = m->shape[3],
                                  .gradient_parts = m->levels[0],
                                  .optimizer_parts = m->levels[1]};
-    m->config.n_layers = m->config.n_layers ? m->config.n_layers : 1;
-    m->config.n_heads = 2;
+    const qdr_network *given = &m->config.network;
+    m->config.network = gpt_network((qdr_network){.layers = given->layers ? given->layers : 1,
+                                                  .hidden = given->hidden,
+                                                  .heads = 2,
+                                                  .vocab = SMALL_VOCAB,
+                                                  .context = SMALL_CONTEXT});
     m->config.context = SMALL_CONTEXT;
-    m->config.vocab = SMALL_VOCAB;
     TRY(qdr_grid_create(ctx, &shape, &m->grid));
     return gpt_create(m->grid, &m->config, &m->gpt);
 }
