@@ -252,6 +252,7 @@ static qdr_status take_network(settings *set, const saved_run *saved, char sente
         set->network = set->how.planned.network;
     else if (!set->model)
         set->network = (qdr_network){.vocab = N_BYTES, .context = USUAL_CONTEXT, .tied = set->tied};
+    if (!*set->network.name) snprintf(set->network.name, sizeof set->network.name, "a network");
     if (set->tied && !set->network.tied)
         return REFUSE(sentence, "--tie, but %.300s has a head of its own, head.weight; leave out --tie", set->source);
     const int is_whole = saved ? saved->own.is_whole : set->source != NULL;

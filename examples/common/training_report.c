@@ -118,7 +118,7 @@ void training_announce(const training *run)
             progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
             (long long)n_tokens, PLURAL(n_tokens));
     if (network->vocab > N_BYTES)
-        fprintf(stderr, "its vocabulary of %lld is larger than the %d bytes: the other rows are never used\n",
+        fprintf(stderr, "its vocabulary of %lld has more than the %d bytes: the other tokens never occur\n",
                 (long long)network->vocab, N_BYTES);
 }
 

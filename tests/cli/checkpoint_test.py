@@ -167,8 +167,8 @@ class Notes(Case):
     def test_numbers_out_of_range_are_refused(self):
         first, file = self.path("first"), self.path("a")
         self.train("1x1x1x1", *TINY, "--steps", "2", "--save", first)
-        for key, value in (("heads", 0), ("step", 1e300), ("step", -1), ("steps", 1e15), ("seed", 1.5), ("lr", -1),
-                           ("batch", 0), ("sequences", 1e16), ("heads", "3")):
+        for key, value in (("warmup", -1), ("step", 1e300), ("step", -1), ("steps", 1e15), ("seed", 1.5), ("lr", -1),
+                           ("batch", 0), ("sequences", 1e16), ("context", 0), ("warmup", "3")):
             shutil.copy(first, file)
             self.rewrite(file, **{key: value})
             said = self.run_words(words_of("1x1x1x1", self.text, "--resume", file), 2)
@@ -180,11 +180,11 @@ class Notes(Case):
         self.train("1x1x1x1", *TINY, "--steps", "2", "--save", first)
         broken = '{"heads": 3, "lr": 0.5'
         twice = '{"heads": 3, "heads": 4}'
-        long = json.dumps({"heads": 3, "about": 5000 * "x"})
+        long = json.dumps({"heads": 3, "about": (1 << 20) * "x"})
         for option, text, says in (("--resume", broken, "its note, line 1: '}' expected"),
                                    ("--load", broken, "its note, line 1: '}' expected"),
                                    ("--load", twice, "its note, line 1: duplicate object key"),
-                                   ("--load", long, f"its note has {len(long)} bytes; that of a run has at most 4095"),
+                                   ("--load", long, f"its note has {len(long)} bytes; that of a run has at most 1048576"),
                                    ("--resume", "by hand", "the file does not say how far its run was")):
             shutil.copy(first, file)
             self.rewrite(file, text)
@@ -222,8 +222,8 @@ class Notes(Case):
                    "--save", file)
         self.train("1x1x1x1", "--load", file, "--steps", "2", "--save", other, "--sample", "0")
         note = self.note_of(other)
-        self.assertEqual([note[key] for key in ("layers", "hidden", "heads", "batch", "lr", "warmup", "seed", "dtype")],
-                         [2, 24, 3, 4, 0.003, 100, 1, "f32"])
+        self.assertEqual([note["config"][key] for key in ("layers", "hidden", "heads")], [2, 24, 3])
+        self.assertEqual([note[key] for key in ("batch", "lr", "warmup", "seed", "dtype")], [4, 0.003, 100, 1, "f32"])
 
     def test_nothing_is_saved_where_nothing_is_trained(self):
         file = self.path("a")

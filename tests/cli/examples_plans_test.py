@@ -19,6 +19,14 @@ class Plans(shared.Case):
     chosen = re.compile(r"^grid auto: (\d+x\d+x\d+x\d+), order ([xyzd]{4}), (replicated|scattered), micro-batch (\d+): "
                         r"(\S+) s per step predicted on (\S+); \S.*$", re.MULTILINE)
 
+    def config(self):
+        """The network of shared.SIZES."""
+        os.makedirs(self.path("gpt2"), exist_ok=True)
+        self.write(self.path("gpt2/config.json"), json.dumps({
+            "model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 3, "n_positions": 64, "vocab_size": 256,
+            "tie_word_embeddings": False}))
+        return self.path("gpt2/config.json")
+
     def test_complaints(self):
         self.complain_of_plan(ranks=4, grid=[2, 1, 2, 1], says=["2x1x2x1", "4 ranks", "2 were started", "--local 4"])
         self.complain_of_plan(recompute="full", says=["full", "--recompute none"])
@@ -57,27 +65,36 @@ class Plans(shared.Case):
             expected = self.by_hand("--order", "yxzd", "--layout", "scattered", "--micro-batch", "2",
                                     *["--tie"] * tied, grid="2x1x1x1")
             self.assert_same_losses(lines, expected, 1e-9)
-        for words, key, planned, here in (
-                (("--layers", "3"), "layers", "2", "3"), (("--hidden", "48"), "hidden", "24", "48"),
-                (("--heads", "2"), "heads", "3", "2"), (("--tie",), "tied", "false", "true")):
+        for words, planned in (
+                (("--layers", "3"), "2"), (("--hidden", "48"), "24"), (("--heads", "2"), "3"), (("--ffn", "24"), "96"),
+                (("--epsilon", "0.1"), "1e-05")):
             path = self.plan()
             done = shared.run("train_gpt", self.text, "--plan", path, "--local", "2", *words)
             self.assertEqual(done.returncode, 2, done.err)
-            self.assertIn(f"whose {key} is {planned}, but here {key} is {here}", done.err)
+            self.assertIn(f"{' '.join(words)}, but that of {path} is {planned}; leave out {words[0]}", done.err)
+        done = shared.run("train_gpt", self.text, "--plan", self.plan(), "--local", "2", "--tie")
+        self.assertEqual(done.returncode, 2, done.err)
+        self.assertIn("has a head of its own, head.weight; leave out --tie", done.err)
 
     def test_plans_of_other_networks(self):
-        """No time is predicted from them."""
-        for sizes, key in (({"architecture": "llama"}, "architecture"), ({"activation": "silu"}, "activation"),
-                           ({"activation": "gelu"}, "activation"), ({"kv_heads": 1}, "kv_heads"),
-                           ({"head_size": 16}, "head_size"), ({"positions": 0}, "positions"),
-                           ({"window": 8, "window_layers": 1}, "window"), ({"gated": True}, "gated"),
-                           ({"qkv_bias": False}, "qkv_bias"), ({"norm": "rms"}, "norm"),
-                           ({"parallel_residual": True}, "parallel_residual")):
-            self.complain_of_plan(sizes=sizes, says=["--plan", f"whose {key} is ", f", but here {key} is "])
+        """They are trained, or one of their layers is timed; beside a model they must be of it."""
+        for sizes in ({"activation": "silu"}, {"activation": "gelu"}, {"kv_heads": 1}, {"head_size": 16},
+                      {"architecture": "llama", "positions": 0}, {"window": 6, "window_layers": 1}, {"gated": True},
+                      {"qkv_bias": False}, {"norm": "rms"}, {"parallel_residual": True}, {"vocab": 300},
+                      {"norm_place": "after"}, {"logits_cap": 2.5}, {"layers": 3, "layer_kinds": "130"}):
+            path = self.plan(sizes=sizes)
+            for program, words in ("train_gpt", ("--steps", "2", "--sample", "0")), ("transformer_layer", (
+                    "--iterations", "1")):
+                done = shared.run(program, *[self.text] * (program == "train_gpt"), "--plan", path, "--local", "2",
+                                  *words)
+                self.assertEqual(done.returncode, 0, done.err)
+            key = next(iter(sizes))
+            for program in "train_gpt", "transformer_layer":
+                done = shared.run(program, "--plan", path, "--local", "2", "--model", self.config())
+                self.assertEqual(done.returncode, 2, done.err)
+                self.assertIn(f"whose {key} is ", done.err)
+                self.assertIn(f", but here {key} is ", done.err)
         path = self.plan(sizes={"vocab": 50257, "layers": 7, "ffn": 100})
-        done = shared.run("train_gpt", self.text, "--plan", path, "--local", "2")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("whose vocab is 50257, but here vocab is 256", done.err)
         done = shared.run("transformer_layer", "--plan", path, "--local", "2", "--iterations", "1")
         self.assertEqual(done.returncode, 0, done.err)
         self.assertIn("this is one of 7 layers", done.err)
@@ -99,16 +116,13 @@ class Plans(shared.Case):
             json.dump({"quadrille_plan": 3, "sizes": shared.SIZES, "grid": [1, 1, 2, 1], "batch": 3,
                        "layout": "replicated", "dtype": "f32"}, file)
         _, talk = self.train_by_plan("--plan", path, "--local", "2")
-        self.assertIn("context 128", talk)
-        self.assertIn("3 steps of 384 tokens", talk)
+        self.assertIn("a network: 2 layers", talk)
+        self.assertIn("context 64", talk)
+        self.assertIn("3 steps of 192 tokens", talk)
 
     def test_a_plan_of_the_command(self):
         """The folder's name is that of another network; its sizes count."""
-        os.mkdir(self.path("gpt2"))
-        config, path = self.path("gpt2/config.json"), self.path("plan.json")
-        with open(config, "w", encoding="ascii") as file:
-            json.dump({"model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 3, "n_positions": 64,
-                       "vocab_size": 256, "tie_word_embeddings": False}, file)
+        config, path = self.config(), self.path("plan.json")
         command = os.path.join(shared.ARGUMENTS.examples_dir, "..", "src", "quadrille")
         subprocess.run([command, "plan", config, "-n", "4", "--machine", "laptop", "--batch", "8", "--seq", "16",
                         "--dtype", "f32", "--recompute", "none", "-o", path],

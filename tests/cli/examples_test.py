@@ -142,7 +142,7 @@ class Complaints(Case):
         self.complain("train_gpt", self.text, "--ctx", "8", "--local", "2", "--order", "xyzz", says=["xyzz"])
 
     def test_heads(self):
-        self.complain("train_gpt", self.text, "--hidden", "130", says=["130", "4", "132"])
+        self.complain("train_gpt", self.text, "--hidden", "130", says=["130", "4", "use --heads 2"])
         self.complain("transformer_layer", "--hidden", "130", "--heads", "4", says=["130", "132"])
 
     def test_text(self):

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train_gpt with networks of other kinds: those of perfmodel/models, made small, by plans; those of tests/reference by
+--model, saved, resumed on other ranks, and loaded.
+
+usage: networks_test.py COMMAND FOLDER-OF-EXAMPLES MODELS NETWORKS [--full]
+"""
+import glob
+import json
+import math
+import os
+
+import cases
+from cases import ARGUMENTS, ranks_of, start
+
+# One of each kind; the others differ in numbers only.
+SOME = ["gpt2-xl", "gpt3-13b", "gpt-neox-20b", "llama-7b", "llama-3-8b", "mistral-7b", "qwen2-0.5b"]
+SHRUNK = {"n_embd": 16, "hidden_size": 16, "n_inner": 16, "intermediate_size": 16, "head_dim": 16}
+LAYERS = {"n_layer": 2, "num_hidden_layers": 2}
+SEQUENCE = 32
+
+
+def shrunk(config):
+    """Of 2 layers and a sixteenth of the width, with as many heads; windows that the sequences are longer than."""
+    small = config | {key: config[key] // SHRUNK[key] for key in SHRUNK if key in config}
+    small |= {key: LAYERS[key] for key in LAYERS if key in config} | {"vocab_size": 256}
+    return small | ({"sliding_window": 8} if config.get("sliding_window") else {})
+
+
+class Networks(cases.Case):
+    def setUp(self):
+        super().setUp()
+        lines = [f"{i}: {i * i} and {i * 7919 % 1000}\n" for i in range(300)]
+        self.text = self.write("text.txt", "".join(lines))
+
+    def train(self, *words, code=0):
+        """The losses by step, and what was said."""
+        log = self.path("run.jsonl")
+        done = start(os.path.join(ARGUMENTS.examples, "train_gpt"), self.text, *words, "--sample", "0",
+                     "--val-windows", "4", "--log", log, timeout=300)
+        self.assertEqual(done.returncode, code, done.err)
+        if code:
+            self.assertEqual(len(done.err.splitlines()), 1, done.err)
+            return {}, done.err
+        lines = [json.loads(line) for line in self.read("run.jsonl").splitlines()]
+        os.remove(log)
+        self.about = lines[0]["run"]
+        return {line["step"]: line["loss"] for line in lines[1:] if "loss" in line}, done.err
+
+    def config(self, name, config):
+        return self.write(f"{name}/config.json", json.dumps(config))
+
+    def plan(self, config):
+        plan = self.path("plan.json")
+        self.assert_done(start(ARGUMENTS.command, "plan", config, "-n", "8", "--machine", "laptop", "--batch", "8",
+                               "--seq", str(SEQUENCE), "--dtype", "f32", "--recompute", "none", "-o", plan))
+        return plan
+
+    def test_models_by_plans(self):
+        names = sorted(os.path.basename(path)[:-5] for path in glob.glob(ARGUMENTS.models + "/*.json"))
+        self.assertEqual(len(names), 38)
+        for name in names if ARGUMENTS.full else SOME:
+            with open(f"{ARGUMENTS.models}/{name}.json", encoding="utf-8") as file:
+                config = self.config(name, shrunk(json.load(file)))
+            losses, said = self.train("--plan", self.plan(config), "--local", "8", "--steps", "20")
+            self.assertIn(f"\n{name}: 2 layers, hidden ", said)
+            self.assertEqual((self.about["model"], self.about["context"], len(losses)), (name, SEQUENCE, 20))
+            self.assertTrue(all(map(math.isfinite, losses.values())), name)
+            self.assertLess(max(losses[step] for step in range(16, 21)), losses[1] - 0.5, name)
+
+    def test_kinds_of_networks(self):
+        """What is saved on one grid goes on, on another, as if it had never ended."""
+        names = sorted(os.listdir(ARGUMENTS.networks))
+        names = [name for name in names if os.path.exists(f"{ARGUMENTS.networks}/{name}/config.json")]
+        self.assertEqual(len(names), 26)
+        for number, name in enumerate(names):
+            with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
+                config = self.config(name, json.load(file) | {"vocab_size": 256 + number})
+            words = ["--steps", "4", "--batch", "2", "--ctx", "24", "--dtype", "f64"]
+            file, other = self.path("a.safetensors"), self.path("b.safetensors")
+            grids = ("2x1x1x1", "1x1x2x1") if number % 2 else ("1x1x1x2", "1x2x1x1")
+            local = ["--local", str(ranks_of(grids[0])), "--grid"]
+            whole, said = self.train("--model", config, *words, *local, grids[0])
+            self.assertIn(f"\n{name}: ", said)
+            self.assertEqual(self.about["vocab"], 256 + number)
+            self.train("--model", config, *words, *local, grids[0], "--save", file, "--stop-after", "2")
+            rest, _ = self.train("--resume", file, *local, grids[1], "--save", other)
+            self.assertEqual(list(rest), [3, 4])
+            for step in rest:
+                self.assertAlmostEqual(rest[step], whole[step], delta=1e-9 * whole[step], msg=name)
+            _, said = self.train("--load", other, "--model", config, "--steps", "0", "--dtype", "f64")
+            self.assertIn(f"\n{name}: ", said)
+
+    def test_what_is_refused(self):
+        _, said = self.train("--model", "lama-7b", code=2)
+        self.assertIn("llama-7b", said)
+        _, said = self.train("--model", self.path("none.json"), code=2)
+        self.assertIn("none.json", said)
+        with open(f"{ARGUMENTS.networks}/llama/config.json", encoding="utf-8") as file:
+            llama = json.load(file)
+        _, said = self.train("--model", self.config("mixture", llama | {"num_local_experts": 4}), code=2)
+        self.assertIn("mixture of experts", said)
+        _, said = self.train("--model", self.config("few", llama), code=2)
+        self.assertIn("few/config.json has a vocabulary of 67", said)
+        config = self.config("llama", llama | {"vocab_size": 256})
+        for option, key in (("--layers", "num_hidden_layers"), ("--hidden", "hidden_size"),
+                            ("--ffn", "intermediate_size"), ("--heads", "num_attention_heads"),
+                            ("--epsilon", "rms_norm_eps")):
+            value = llama[key] * 2
+            _, said = self.train("--model", config, option, str(value), code=2)
+            self.assertIn(f"{option} {value:g}, but that of {config} is {llama[key]:g}; leave out {option}", said)
+        self.train("--model", config, "--hidden", str(llama["hidden_size"]), "--ctx", "8", "--steps", "1")
+        other = self.config("other", llama | {"vocab_size": 256, "num_key_value_heads": 1})
+        _, said = self.train("--model", other, "--plan", self.plan(config), "--local", "8", code=2)
+        self.assertIn("a network, llama, whose kv_heads is 2, but here kv_heads is 1", said)
+        saved = self.path("a.safetensors")
+        self.train("--model", config, "--steps", "1", "--save", saved)
+        _, said = self.train("--model", other, "--load", saved, code=2)
+        self.assertIn(f"--model {other} has kv_heads 1, but that of {saved} is 2; leave out --model", said)
+        _, said = self.train("--load", saved, "--tie", code=2)
+        self.assertIn("a head of its own", said)
+
+    def test_contexts(self):
+        """Rotary positions have no end; learned ones do."""
+        def with_context(name, **changes):
+            with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
+                return self.config(name, json.load(file) | {"vocab_size": 256} | changes)
+        rotary, learned = with_context("llama", max_position_embeddings=20), with_context("gpt2", n_positions=20)
+        for config in rotary, learned:
+            self.train("--model", config, "--steps", "1")
+            self.assertEqual(self.about["context"], 20)
+        _, said = self.train("--model", rotary, "--steps", "1", "--ctx", "24")
+        self.assertIn("sequences of 24 bytes are longer than the 20 positions that llama is made for", said)
+        _, said = self.train("--model", learned, "--ctx", "24", code=2)
+        self.assertIn(f"--ctx 24 is longer than the 20 positions of {learned}; use at most 20", said)
+        saved = self.path("a.safetensors")
+        for config in rotary, learned:
+            self.train("--model", config, "--steps", "2", "--ctx", "12", "--save", saved, "--stop-after", "1")
+            _, said = self.train("--resume", saved, "--ctx", "20", code=2)
+            self.assertIn("--ctx 20", said)
+            self.train("--resume", saved)
+            self.assertEqual(self.about["context"], 12)
+
+
+if __name__ == "__main__":
+    cases.main("command", "examples", "models", "networks", flags=["--full"])
