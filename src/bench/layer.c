@@ -6,16 +6,21 @@
 #include <quadrille/plan.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/product.h"
 #include "bench/transformer.h"
 #include "common/planning.h"
+#include "common/ranks.h"
 
-enum { N_COLUMNS = 28 }; /* with the last one, without a name */
+enum { N_COLUMNS = 29 }; /* with the last one, without a name */
 
 typedef struct layer_options {
     bench_options shared;
-    int64_t hidden, n_heads, context, n_sequences, n_layers, n_batch_parts;
+    const char *model; /* NULL: none */
+    int64_t hidden, n_heads; /* 0: not given */
+    int64_t context, n_sequences, n_layers, n_batch_parts;
+    qdr_network network; /* made of these */
     const char *levels; /* NULL: none */
     codec_choice codec;
     const char *machine_name; /* NULL: no prediction */
@@ -26,6 +31,8 @@ typedef struct layer_options {
 #define AT(member) .at = offsetof(layer_options, member)
 
 static const option_spec specs[] = {
+    {"model", 0, "MODEL", "the first layers of this network, a model's name or a config.json; default: of a GPT-2",
+     OPTION_TEXT, AT(model)},
     {"hidden", 0, "N", "hidden size; the MLP is four times as wide; default 512", OPTION_COUNT, AT(hidden), 1, 1 << 20},
     {"heads", 0, "N", "attention heads; must divide --hidden; default 8", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
     {"context", 0, "N", "tokens per sequence; default 256", OPTION_COUNT, AT(context), 1, 1 << 20},
@@ -45,6 +52,7 @@ static const bench_column columns[N_COLUMNS] = {
     {"levels", "levels", "", VALUE_TEXT, 9, 0, 0},
     {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
     {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
+    BENCH_SETTING("model", VALUE_TEXT),
     BENCH_SETTING("hidden", VALUE_WHOLE),
     BENCH_SETTING("heads", VALUE_WHOLE),
     BENCH_SETTING("context", VALUE_WHOLE),
@@ -75,10 +83,30 @@ static int is_asked_for(const char *name, const void *user)
     return options->machine_name || !(strstr(name, "predicted") || strcmp(name, "error") == 0);
 }
 
+/* Of a model, or of layers like those of GPT-2. */
+static int choose_network(layer_options *options, failure *why)
+{
+    const int64_t hidden = options->hidden ? options->hidden : 512, n_heads = options->n_heads ? options->n_heads : 8;
+    options->network.size = sizeof options->network;
+    if (options->model && (options->hidden || options->n_heads))
+        return fail(why, EXIT_USAGE, "bench layer: --model %s says all sizes; leave out --hidden and --heads",
+                    options->model);
+    if (options->model && fail_loading(why, qdr_network_load(options->model, &options->network))) return why->code;
+    if (options->model && options->n_layers > options->network.layers)
+        return fail(why, EXIT_USAGE, "bench layer: --layers %lld, but %s has %lld; use at most these",
+                    (long long)options->n_layers, options->model, (long long)options->network.layers);
+    if (options->model) return EXIT_OK;
+    if (hidden % n_heads != 0)
+        return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld",
+                    (long long)n_heads, (long long)hidden, (long long)((hidden / n_heads + 1) * n_heads));
+    options->network = planning_network("layers", options->n_layers, hidden, n_heads, options->context);
+    options->network.vocab = 1;
+    return EXIT_OK;
+}
+
 static int check_options(void *user, failure *why)
 {
     layer_options *options = user;
-    const int64_t hidden = options->hidden, n_heads = options->n_heads;
     levels parts = {.is_zero3 = 0};
     bench_choose_columns(columns, is_asked_for, options, options->columns);
     if (options->levels && read_levels("levels", options->levels, options->levels, 0, &parts, why)) return why->code;
@@ -88,9 +116,7 @@ static int check_options(void *user, failure *why)
         return fail(why, EXIT_USAGE,
                     "bench layer: --machine predicts panels that are chosen by cost, and one part "
                     "of the batch; leave --panels and --batch-parts out");
-    if (hidden % n_heads != 0)
-        return fail(why, EXIT_USAGE, "bench layer: %lld heads do not divide --hidden %lld; use %lld",
-                    (long long)n_heads, (long long)hidden, (long long)((hidden / n_heads + 1) * n_heads));
+    if (choose_network(options, why)) return why->code;
     options->machine.size = sizeof options->machine;
     return options->machine_name ? fail_status(why, qdr_machine_load(options->machine_name, &options->machine))
                                  : EXIT_OK;
@@ -99,26 +125,20 @@ static int check_options(void *user, failure *why)
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const layer_options *options = user;
-    snprintf(title, capacity,
-             "# %lld transformer layer%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, %s, %s, %d rank%s\n"
-             "# times of the slowest rank: with overlap; serial: without; gain: median of serial / time\n"
-             "# limit: each rank's products alone, alternating; share: median of limit / time\n"
-             "%s",
-             (long long)options->n_layers, PLURAL(options->n_layers), (long long)options->hidden,
-             (long long)options->n_heads, (long long)options->n_sequences, (long long)options->context,
-             qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout), n_ranks, PLURAL(n_ranks),
-             options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n" : "");
+    snprintf(
+        title, capacity,
+        "# %lld transformer layer%s%s%s, hidden %lld, %lld heads, %lld sequences of %lld tokens, %s, %s, %d rank%s\n"
+        "# times of the slowest rank: with overlap; serial: without; gain: median of serial / time\n"
+        "# limit: each rank's products alone, alternating; share: median of limit / time\n"
+        "%s",
+        (long long)options->n_layers, PLURAL(options->n_layers), options->model ? " of " : "",
+        options->model ? options->network.name : "", (long long)options->network.hidden,
+        (long long)options->network.heads, (long long)options->n_sequences, (long long)options->context,
+        qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout), n_ranks, PLURAL(n_ranks),
+        options->machine_name ? "# model: what --machine says of both; error: model / median - 1\n" : "");
 }
 
 /* ---- what is measured ---- */
-
-static qdr_network network_of(const layer_options *options)
-{
-    qdr_network network = planning_network("layers", options->n_layers, options->hidden, options->n_heads,
-                                           options->context);
-    network.vocab = 1;
-    return network;
-}
 
 /* The series of one pass. The series of the two passes are followed by those of both together. */
 enum { OVERLAPPED, SERIAL, LIMIT, N_VARIANTS };
@@ -135,13 +155,37 @@ typedef struct layer_bench {
     int64_t n_layers;
 } layer_bench;
 
+/* Whether the parameters and gradients of this node's ranks can be held at all, on CPUs, where the system would end the
+ * program; a GPU says what it lacks. The products alone are those of one more layer. */
+static int check_memory(const layer_bench *bench, const layer_options *options, failure *why)
+{
+    const qdr_dtype dtype = options->shared.dtype;
+    const double node_bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const int rank = qdr_context_rank(bench->ctx);
+    qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
+    int n_here = 0;
+    for (int i = 0; i < qdr_context_size(bench->ctx); i++)
+        n_here += qdr_context_node(bench->ctx, i) == qdr_context_node(bench->ctx, rank);
+    if (is_on_gpu(bench->ctx) || fail_status(why, qdr_network_params(&options->network, &counts))) return why->code;
+    const double share = (double)n_here / qdr_context_size(bench->ctx) * qdr_grid_size(bench->grid, QDR_D);
+    const double each = (double)qdr_dtype_bytes(dtype) + (dtype == QDR_F64 ? 8 : 4);
+    const double bytes = share * each * (double)(LIMIT * options->n_layers + 1) * (double)counts.layer;
+    if (bytes > node_bytes)
+        fail(why, EXIT_NOTHING_FITS,
+             "bench layer: the parameters and gradients of two stacks of %lld layer%s take %.3g GiB of a node's %.3g; "
+             "use fewer layers, a grid with a smaller d, another --dtype or more nodes",
+             (long long)options->n_layers, PLURAL(options->n_layers), bytes / GIB, node_bytes / GIB);
+    return fail_together(why, bench->ctx);
+}
+
 static qdr_status prepare(layer_bench *bench, const layer_options *options)
 {
-    const qdr_network network = network_of(options);
+    const qdr_network *network = &options->network;
+    const int biases[N_LAYER_PRODUCTS] = {network->qkv_bias, network->out_bias, network->mlp_bias, network->mlp_bias};
     qdr_status status = QDR_OK;
     for (int i = 0; status >= 0 && i < LIMIT; i++) {
         const transformer_desc desc = {
-            .network = &network,
+            .network = network,
             .n_layers = options->n_layers,
             .n_sequences = options->n_sequences,
             .sequence = options->context,
@@ -156,11 +200,13 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options)
     }
     if (status >= 0) status = context_alone(bench->ctx, &bench->alone);
     if (status < 0) return status;
-    const product_desc own = {.dtype = options->shared.dtype, .n_panels = 1, .bias = 1};
-    for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++)
+    product_desc own = {.dtype = options->shared.dtype, .n_panels = 1};
+    for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) {
+        own.bias = biases[i];
         status = product_create_own(bench->alone, bench->grid,
                                     qdr_stack_find_layer(bench->stacks[0].stack, layer_products[i]), &own,
                                     &bench->limits[i]);
+    }
     return qdr_agree(bench->ctx, status);
 }
 
@@ -194,7 +240,6 @@ static void fill_gradients(void *user, int series, int64_t iteration)
 static qdr_status predict(const layer_options *options, const qdr_grid *grid, double said[N_PASSES + 1][2])
 {
     static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
-    const qdr_network network = network_of(options);
     qdr_plan plan = {QDR_INIT(qdr_plan),
                      .x = qdr_grid_size(grid, QDR_X),
                      .y = qdr_grid_size(grid, QDR_Y),
@@ -211,7 +256,7 @@ static qdr_status predict(const layer_options *options, const qdr_grid *grid, do
     for (int i = 0; i < 2; i++)
         for (int pass = 0; pass <= N_PASSES; pass++) said[pass][i] = NAN;
     if (!options->machine_name) return QDR_OK;
-    qdr_status status = qdr_model_create(&options->machine, &network, &model);
+    qdr_status status = qdr_model_create(&options->machine, &options->network, &model);
     for (int i = 0; i < 2 && status >= 0; i++) {
         double secs[N_PASSES];
         plan.overlap = overlaps[i];
@@ -244,8 +289,9 @@ static void print_pass(bench_run *run, const layer_options *options, const qdr_g
         BENCH_TEXT(split),
         BENCH_TEXT(codecs),
         BENCH_TEXT(pass == PASS_TOGETHER ? "together" : product_pass_text((product_pass)pass)),
-        BENCH_NUMBER(options->hidden),
-        BENCH_NUMBER(options->n_heads),
+        BENCH_TEXT(options->network.name),
+        BENCH_NUMBER(options->network.hidden),
+        BENCH_NUMBER(options->network.heads),
         BENCH_NUMBER(options->context),
         BENCH_NUMBER(options->n_sequences),
         BENCH_NUMBER(options->n_layers),
@@ -277,8 +323,8 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     run->table.columns = options->columns;
     const qdr_status status = bench_make_grid(run->ctx, options->levels, size, &bench.grid);
     if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return bench_leave_out(run, size);
-    if (!fail_status(why, status) && !fail_status(why, predict(options, bench.grid, said)) &&
-        !fail_status(why, prepare(&bench, options)))
+    if (!fail_status(why, status) && !check_memory(&bench, options, why) &&
+        !fail_status(why, predict(options, bench.grid, said)) && !fail_status(why, prepare(&bench, options)))
         bench_measure(run->ctx, &options->shared, &passes, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
@@ -303,8 +349,6 @@ static const bench_kind kind = {
 static int run(int argc, char **argv)
 {
     layer_options options = {.shared = {.n_iterations = 10, .n_warmup = 2},
-                             .hidden = 512,
-                             .n_heads = 8,
                              .context = 256,
                              .n_sequences = 4,
                              .n_layers = 1,
@@ -321,6 +365,7 @@ const command command_bench_layer = {
     .options = specs,
     .examples = "  quadrille bench layer --local 4 --grid all --hidden 1024 --heads 16\n"
                 "  mpiexec.mpich -n 4 quadrille bench layer --grid 2x2x1x1 --layout scattered --json\n"
-                "  mpiexec.mpich -n 4 quadrille bench layer --grid all --machine cluster.json\n",
+                "  mpiexec.mpich -n 4 quadrille bench layer --grid all --machine cluster.json\n"
+                "  quadrille bench layer --local 4 --grid 2x2x1x1 --model llama-3.2-1b --sequences 1\n",
     .run = run,
 };

@@ -57,11 +57,12 @@ ENVIRONMENT = [variable("QDR_TUNE"), variable("QDR_TRACE", 0), variable("QDR_CUD
                variable("QDR_CUDNN", use=READ), variable("QDR_MACHINE", use=READ)]
 WITHOUT_MACHINE = ENVIRONMENT[:-1]  # it may measure QDR_MACHINE anew
 MACHINE = Slot("--machine", READ)
+MODEL = Slot("--model", READ)
 # Each with the options that it also needs; a default is used for a file that a pair does not name.
 PROGRAMS = {
     "quadrille bench ckpt": ([], [Slot("--file", MADE)], {}),
     "quadrille bench codec": ([], [Slot("--data", READ)], {}),
-    "quadrille bench layer": ([], [MACHINE], {}),
+    "quadrille bench layer": ([], [MACHINE, MODEL], {}),
     "quadrille calibrate": (["--local", "1", "--quick", "--force"],
                             [Slot("--for", READ), Slot("--base", READ), Slot("--out", WRITTEN), *WITHOUT_MACHINE],
                             {"--base": "machine.json"}),
@@ -75,10 +76,10 @@ PROGRAMS = {
     "quadrille topo": ([], [Slot("--xml", READ), Slot("--svg", WRITTEN)], {}),
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),
                              Slot("--svg", WRITTEN)], {"the trace": "run"}),
-    "train_gpt": (TINY, [operand("the text"), MACHINE, Slot("--plan", READ), Slot("--load", READ),
+    "train_gpt": (TINY, [operand("the text"), MACHINE, MODEL, Slot("--plan", READ), Slot("--load", READ),
                          Slot("--save", WRITTEN, is_regular=True), Slot("--log", WRITTEN), Slot("--plot", WRITTEN),
                          *ENVIRONMENT], {"the text": "text.txt"}),
-    "transformer_layer": (["--local", "1"], [MACHINE, Slot("--plan", READ), *ENVIRONMENT], {}),
+    "transformer_layer": (["--local", "1"], [MACHINE, MODEL, Slot("--plan", READ), *ENVIRONMENT], {}),
 }
 
 

@@ -91,6 +91,28 @@ class Networks(cases.Case):
             _, said = self.train("--load", other, "--model", config, "--steps", "0", "--dtype", "f64")
             self.assertIn(f"\n{name}: ", said)
 
+    def test_layers_alone(self):
+        """`bench layer` and transformer_layer take them, too, and `plan` and `mem`, as they are."""
+        for path in sorted(glob.glob(f"{ARGUMENTS.networks}/*/config.json")):
+            words = ["--iterations", "1", "--local", "2", "--json", "--grid", "1x2x1x1"]
+            done = start(ARGUMENTS.command, "bench", "layer", "--model", path, "--layers", "2", "--sequences", "2",
+                         "--context", "12", "--machine", "laptop", *words)
+            answer = json.loads(self.assert_done(done))
+            with open(path, encoding="utf-8") as file:
+                hidden = json.load(file).get("hidden_size", 36)
+            self.assertEqual((answer["model"], answer["hidden"], len(answer["rows"])),
+                             (path.split("/")[-2], hidden, 3))
+            done = start(os.path.join(ARGUMENTS.examples, "transformer_layer"), "--model", path, "--ctx", "12", *words)
+            self.assertEqual(json.loads(self.assert_done(done))["hidden"], hidden)
+            for command in "plan", "mem":
+                self.assert_done(start(ARGUMENTS.command, command, path, "-n", "4", "--machine", "laptop"))
+        for words, says in ((["--model", path, "--hidden", "36"], "leave out --hidden"),
+                            (["--model", path, "--layers", "9"], "--layers 9, but"),
+                            (["--model", "lama-7b"], "llama-7b")):
+            self.assert_refused(start(ARGUMENTS.command, "bench", "layer", *words), says)
+        done = start(ARGUMENTS.command, "bench", "layer", "--model", "axonn-640b", "--layers", "105")
+        self.assert_refused(done, "of two stacks of 105 layers take", "GiB of a node's", code=3)
+
     def test_what_is_refused(self):
         _, said = self.train("--model", "lama-7b", code=2)
         self.assertIn("llama-7b", said)
