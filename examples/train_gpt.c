@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains a small GPT, or another transformer, on text, byte by byte, on a 4D grid of ranks, and lets it write a few lines
- * at the end.
+/* Trains a small GPT, or another transformer, on text, byte by byte, on a 4D grid of ranks, and lets it write a few
+ * lines at the end.
  *
  *   train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg
  *

@@ -80,9 +80,9 @@ qdr_status choice_load_plan(qdr_context *ctx, choice *given);
 /* Reads a model's network, by name or from a config.json, on rank 0. Collective, ranks agree. */
 qdr_status choice_load_network(qdr_context *ctx, const char *name_or_path, qdr_network *network);
 /* Completes the given choices: they take precedence over a plan and over the model's choice; everything else is as in
- * `usual`, whose micro_batch is also the one that the model must use (0: any). network: for the model; of its
- * context only whether positions are learned is used. A plan must be one of the same network. Collective, ranks agree; rank 0 prints in one line what was chosen,
- * and why. */
+ * `usual`, whose micro_batch is also the one that the model must use (0: any). network: for the model; of its context
+ * only whether positions are learned is used. A plan must be one of the same network. Collective, ranks agree; rank 0
+ * prints in one line what was chosen, and why. */
 qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
                        choice *made, char sentence[PROBLEM_BYTES]);
 

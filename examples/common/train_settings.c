@@ -84,8 +84,7 @@ const option_spec settings_specs[] = {
      "or from FILE.1 ... if it is damaged or gone, or from the beginning",
      OPTION_TEXT, AT(resume)},
     {"load", 0, "FILE",
-     "begin with the parameters and the network of a checkpoint, or of a file that quadrille ckpt convert has written; "
-     "a "
+     "begin with the parameters and the network of a checkpoint, or of what quadrille ckpt convert has written; a "
      "shorter --ctx takes the first of its learned positions",
      OPTION_TEXT, AT(load)},
     {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),

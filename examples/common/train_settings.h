@@ -34,8 +34,8 @@ extern const option_spec settings_specs[];
 /* Checks options that only make sense together. */
 qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES]);
 /* Takes what was not given from a checkpoint (NULL: there is none; --load: only the network), else what is usual. The
- * network is that of the checkpoint, else of --model, else of the plan of `how`, else a GPT-2; all that say something of
- * it must say the same. The context, the batch and the type stay open if they were not given and the checkpoint does
+ * network is that of the checkpoint, else of --model, else of the plan of `how`, else a GPT-2; all that say something
+ * of it must say the same. The context, the batch and the type stay open if they were not given and the checkpoint does
  * not say them: a plan may. */
 qdr_status settings_complete(settings *set, const saved_run *saved, char sentence[PROBLEM_BYTES]);
 /* What settings_complete() takes from a note, but for the network; NULL: out of memory. */

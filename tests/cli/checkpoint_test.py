@@ -184,7 +184,7 @@ class Notes(Case):
         for option, text, says in (("--resume", broken, "its note, line 1: '}' expected"),
                                    ("--load", broken, "its note, line 1: '}' expected"),
                                    ("--load", twice, "its note, line 1: duplicate object key"),
-                                   ("--load", long, f"its note has {len(long)} bytes; that of a run has at most 1048576"),
+                                   ("--load", long, f"its note has {len(long)} bytes; that of a run has at most"),
                                    ("--resume", "by hand", "the file does not say how far its run was")):
             shutil.copy(first, file)
             self.rewrite(file, text)

@@ -81,7 +81,8 @@ class Plans(shared.Case):
         for sizes in ({"activation": "silu"}, {"activation": "gelu"}, {"kv_heads": 1}, {"head_size": 16},
                       {"architecture": "llama", "positions": 0}, {"window": 6, "window_layers": 1}, {"gated": True},
                       {"qkv_bias": False}, {"norm": "rms"}, {"parallel_residual": True}, {"vocab": 300},
-                      {"norm_place": "after"}, {"logits_cap": 2.5}, {"layers": 3, "layer_kinds": "130"}):
+                      {"norm_place": "after"}, {"logits_cap": 2.5},
+                      {"layers": 3, "layer_kinds": "130", "window": 6, "window_layers": 2}):
             path = self.plan(sizes=sizes)
             for program, words in ("train_gpt", ("--steps", "2", "--sample", "0")), ("transformer_layer", (
                     "--iterations", "1")):

@@ -177,6 +177,39 @@ class Load(cases.Case):
         self.bad(["its note", "model_type", "missing"], "--load", self.file(ours, {"network": "llama", "config": {
             "x": "y" * 9000}}))
 
+    def test_a_network_of_another_kind(self):
+        """Its config.json is passed on, unless learned positions have become fewer."""
+        _, ours = ckpt_files.llama(1, hidden=8, keys=4, inner=12, vocab=256)
+        config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 4, "num_key_value_heads": 2,
+                  "num_hidden_layers": 2, "intermediate_size": 12, "vocab_size": 256, "max_position_embeddings": 16,
+                  "rms_norm_eps": 1e-05, "bos_token_id": 7}
+        saved = os.path.join(self.folder, "saved.safetensors")
+        for note in {"network": "llama", "config": config}, {"config": config, "about": "x" * 100000}:
+            said = self.good("--load", self.file(ours, note), "--save", saved, "--dtype", "bf16")
+            self.assertIn("\na.safetensors: 2 layers, hidden 8, 4 heads, context 16", said)
+            passed_on = json.loads(ckpt_files.read(saved)[1]["note"])
+            self.assertEqual((passed_on["network"], passed_on["config"]), ("llama", config))
+            self.good("--load", saved, "--ctx", "20", "--heads", "4", "--epsilon", "1e-05")
+        path = self.file(ours)
+        self.bad(["embedding.positions is missing"], "--load", path, "--heads", "4")
+        model = os.path.join(self.folder, "config.json")
+        self.write(model, json.dumps(config))
+        self.good("--load", path, "--model", model, "--heads", "4")
+        self.write(model, json.dumps(config | {"num_key_value_heads": 1}))
+        self.bad(["block0.qkv.weight is [16,8], not [12,8]"], "--load", path, "--model", model)
+        self.bad(["num_key_value_heads", "3"], "--load", self.file(ours, {"config": config | {
+            "num_key_value_heads": 3}}))
+        self.bad(["2000 layers"], "--load", self.file(ours, {"config": config | {"num_hidden_layers": 2000}}))
+        config = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 2, "vocab_size": 256, "n_positions": 16}
+        for ctx in 16, 5:
+            self.good("--load", self.file(self.ours, {"config": config}), "--ctx", str(ctx), "--save", saved)
+            passed_on = json.loads(ckpt_files.read(saved)[1]["note"])["config"]
+            if ctx == 16:
+                self.assertEqual(passed_on, config)
+            else:
+                self.assertEqual((passed_on["architecture"], passed_on["heads"], passed_on["positions"]),
+                                 ("gpt2", 3, ctx))
+
     def test_tensors_that_are_missing_or_wrong(self):
         for name in "embedding.weight", "embedding.positions", "block0.qkv.weight", "block1.proj.bias", "norm.beta":
             rest = {key: tensor for key, tensor in self.ours.items() if key != name}
