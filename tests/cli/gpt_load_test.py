@@ -209,6 +209,11 @@ class Load(cases.Case):
             else:
                 self.assertEqual((passed_on["architecture"], passed_on["heads"], passed_on["positions"]),
                                  ("gpt2", 3, ctx))
+        path = self.file(self.ours, {"config": config | {"n_positions": 64}})
+        self.assertIn("context 16", self.good("--load", path))
+        self.bad(["--ctx 17", "16 positions"], "--load", path, "--ctx", "17")
+        self.bad(["embedding.positions is [16,12], not [15,12]"], "--load", self.file(
+            self.ours, {"config": config | {"n_positions": 15}}))
 
     def test_tensors_that_are_missing_or_wrong(self):
         for name in "embedding.weight", "embedding.positions", "block0.qkv.weight", "block1.proj.bias", "norm.beta":
