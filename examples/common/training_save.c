@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/common/json.h"
 #include "src/common/network_note.h"
 #include "stopping.h"
 #include "training.h"
@@ -41,23 +42,10 @@ json_t *training_note(const training *run, int64_t n_steps)
     return NULL;
 }
 
-/* With no more digits than the number that needs most. */
-static char *write_note(const json_t *note)
-{
-    for (size_t digits = 15;; digits++) {
-        char *text = json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(digits));
-        json_t *read = text ? json_loads(text, 0, NULL) : NULL;
-        const int is_same = json_equal(read, note);
-        json_decref(read);
-        if (!text || is_same || digits == 17) return text;
-        free(text);
-    }
-}
-
 qdr_status training_begin_save(training *run, int64_t n_steps)
 {
     json_t *note = training_note(run, n_steps);
-    char *text = note ? write_note(note) : NULL;
+    char *text = note ? json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(json_digits(note))) : NULL;
     qdr_status status = qdr_agree(run->ctx, text ? QDR_OK : QDR_ERR_MEMORY);
     if (status >= 0) status = saver_begin(&run->save, n_steps, text);
     free(text);

@@ -16,30 +16,10 @@ static int is_gpt2(const qdr_network *network) { return strcmp(network->architec
 
 /* ---- text ---- */
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
-/* The digits that every number of a document needs. */
-static size_t digits_of(json_t *value)
-{
-    const double real = json_real_value(value);
-    size_t digits = 15, i;
-    char text[40];
-    const char *key;
-    json_t *item;
-    for (; json_is_real(value) && digits < 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", (int)digits, real);
-        const double read = strtod(text, NULL);
-        if (read >= real && read <= real) break;
-    }
-    json_object_foreach(value, key, item) digits = larger(digits, digits_of(item));
-    json_array_foreach(value, i, item) digits = larger(digits, digits_of(item));
-    return digits;
-}
-
 /* To be freed; NULL: out of memory. */
 static char *text_of(json_t *document)
 {
-    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(digits_of(document))) : NULL;
+    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(json_digits(document))) : NULL;
     if (!json_has_failed()) return text;
     free(text);
     return NULL;
@@ -337,7 +317,7 @@ int ckpt_config_place(ckpt_config *config, const char *output, const char *type,
 static void print(FILE *file, const void *user, failure *why)
 {
     json_t *document = ((const ckpt_config *)user)->document;
-    (void)json_dumpf(document, file, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(digits_of(document)));
+    (void)json_dumpf(document, file, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(json_digits(document)));
     if (json_has_failed()) fail_memory(why, "ckpt convert: out of memory for config.json");
     fputc('\n', file);
 }

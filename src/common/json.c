@@ -19,6 +19,25 @@ void json_begin(void) { json_set_alloc_funcs(counted, free); }
 
 int json_has_failed(void) { return n_failed > 0; }
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+size_t json_digits(json_t *value)
+{
+    const double real = json_real_value(value);
+    size_t digits = 15, i;
+    char text[40];
+    const char *key;
+    json_t *item;
+    for (; json_is_real(value) && digits < 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", (int)digits, real);
+        const double read = strtod(text, NULL);
+        if (read >= real && read <= real) break;
+    }
+    json_object_foreach(value, key, item) digits = larger(digits, json_digits(item));
+    json_array_foreach(value, i, item) digits = larger(digits, json_digits(item));
+    return digits;
+}
+
 int write_json(json_t *object, size_t flags, const char *command, failure *why)
 {
     errno = 0;

@@ -11,6 +11,8 @@
 void json_begin(void);
 /* 1: memory ran out in a call of jansson on this thread, which may have left something out. */
 int json_has_failed(void);
+/* The digits of the number that needs most, for JSON_REAL_PRECISION(). */
+size_t json_digits(json_t *value);
 /* Prints an object or a list, and a newline, to standard output, and frees it. NULL, which running out of memory while
  * it was built left, is a failure, whose message begins with `command`. flags: of jansson. */
 int write_json(json_t *object, size_t flags, const char *command, failure *why);

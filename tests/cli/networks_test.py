@@ -9,6 +9,7 @@ import glob
 import json
 import math
 import os
+import re
 
 import cases
 from cases import ARGUMENTS, ranks_of, start
@@ -90,6 +91,23 @@ class Networks(cases.Case):
                 self.assertAlmostEqual(rest[step], whole[step], delta=1e-9 * whole[step], msg=name)
             _, said = self.train("--load", other, "--model", config, "--steps", "0", "--dtype", "f64")
             self.assertIn(f"\n{name}: ", said)
+            self.assert_converted_alike(name, other, config, said)
+
+    def assert_converted_alike(self, name, saved, config, said):
+        """A file of Hugging Face, which has this config.json, gives the same loss when it is converted and loaded."""
+        theirs, again = self.path(f"back/{name}/model.safetensors"), self.path("again.safetensors")
+        os.makedirs(os.path.dirname(theirs))
+        with open(config, encoding="utf-8") as file:
+            text = file.read()
+        model_type = json.loads(text)["model_type"]
+        if model_type != "gpt2":  # that of a GPT-2, whose positions are fewer now, is written
+            self.write(f"back/{name}/config.json", text)
+        for words in ([saved, theirs, "--to", model_type], [theirs, again]):
+            done = start(ARGUMENTS.command, "ckpt", "convert", *words)
+            self.assertEqual(done.returncode, 0, done.err)
+        _, loaded = self.train("--load", again, "--steps", "0", "--dtype", "f64")
+        losses = [re.search(r"validation loss (\S+) nats", text)[1] for text in (loaded, said)]
+        self.assertEqual(losses[0], losses[1], name)
 
     def test_layers_alone(self):
         """`bench layer` and transformer_layer take them, too, and `plan` and `mem`, as they are."""
