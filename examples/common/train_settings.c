@@ -67,8 +67,7 @@ const option_spec settings_specs[] = {
     {"codec-after", 0, "N", "train N steps without codecs first", OPTION_COUNT, AT(codec_after), 0, 100000000},
     {"codec-guard", 0, "X",
      "go on with the codecs 'safe' once the mean loss of 50 steps is X nats above its least; with f16 also after a "
-     "loss "
-     "that is not finite, whose step is skipped",
+     "loss that is not finite, whose step is skipped",
      OPTION_REAL, AT(codec_guard), 0, 100},
     {"checkpoints", .kind = OPTION_HEADING},
     {"save", 0, "FILE",
@@ -80,8 +79,7 @@ const option_spec settings_specs[] = {
     {"keep", 0, "N", "older checkpoints to keep, as FILE.1, FILE.2 ... (default 0)", OPTION_COUNT, AT(keep), 0, 1000},
     {"resume", 0, "FILE|auto",
      "continue a run; sizes, type, batch, seed and schedule that are not given are taken from it; auto: from "
-     "--save, "
-     "or from FILE.1 ... if it is damaged or gone, or from the beginning",
+     "--save, or from FILE.1 ... if it is damaged or gone, or from the beginning",
      OPTION_TEXT, AT(resume)},
     {"load", 0, "FILE",
      "begin with the parameters and the network of a checkpoint, or of what quadrille ckpt convert has written; a "
@@ -107,8 +105,7 @@ const option_spec settings_specs[] = {
      OPTION_COUNT, AT(n_windows), 1, 1 << 24},
     {"eval", 0, "FILE|val",
      "do not train: read all of FILE, or the validation text, in consecutive windows of --ctx, and print the mean "
-     "loss, "
-     "the perplexity and the number of bytes that were predicted (all but the first one) as JSON",
+     "loss, the perplexity and the number of bytes that were predicted (all but the first one) as JSON",
      OPTION_TEXT, AT(eval)},
     {"sample", 0, "N", "bytes of text to generate at the end (default 400)", OPTION_COUNT, AT(n_sample), 0, 1 << 24},
     {"prompt", 0, "TEXT", "text that the sample continues (default: a newline)", OPTION_TEXT, AT(prompt)},

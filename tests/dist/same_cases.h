@@ -172,6 +172,7 @@
     X("qdr_sample.*", "no ranks")                                                                                      \
     X("qdr_machine.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                     \
     X("qdr_network.*", "no ranks, or the nodes that come of it are compared; qdr_plan_auto() takes rank 0's")          \
+    X("qdr_network_parameter.*", "the library gives it")                                                               \
     X("qdr_network_desc.*", "the nodes that come of it are compared")                                                  \
     X("qdr_stack_add_network(in)", "it is the input of the first node, which is compared")                             \
     X("qdr_topo.*", "no ranks; the library makes it")                                                                  \

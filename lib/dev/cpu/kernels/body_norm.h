@@ -136,7 +136,7 @@ static void norm_sums(const qdri_kernel *kernel)
         const norm_row row = norm_row_of(kernel, r);
         const norm_row_sums both = dgamma && dbeta ? sum_norm_row(n, x, dy, gamma, shift, row, dgamma, dbeta)
                                    : dgamma        ? sum_norm_row(n, x, dy, gamma, shift, row, dgamma, NULL)
-                                                   : sum_norm_row(n, x, dy, gamma, shift, row, NULL, NULL);
+                                                   : sum_norm_row(n, x, dy, gamma, shift, row, NULL, dbeta);
         if (!kernel->u.norm.is_rms) *sums++ = both.sum;
         *sums++ = both.dot;
     }
