@@ -117,6 +117,7 @@ static void load_file(qdr_stack *stack)
     const qdr_checkpoint_load_opts cut = {QDR_INIT(qdr_checkpoint_load_opts), .first_rows = longer};
     qdr_checkpoint_loaded loaded = {QDR_INIT(qdr_checkpoint_loaded)};
     DIST_OK(qdr_checkpoint_load_with(stack, NULL, at->file, &cut, &loaded));
+    qdr_checkpoint_loaded_free(&loaded);
 }
 
 /* ---- comparing ---- */
