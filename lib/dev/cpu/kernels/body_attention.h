@@ -243,7 +243,7 @@ ONE_FUNCTION void turn_pairs(int64_t n, const real *cosines, const real *sines, 
     }
 }
 
-/* Turns the pairs of a row of a head; sign -1: back. */
+/* Turns the pairs of a row of a head; sign -1: back. Other columns of `to` stay. */
 static void turn_row(const qdri_kernel *kernel, int64_t row, real sign, const real *x, real *to)
 {
     const int64_t n = kernel->u.attention.rotary_columns / 2;
@@ -254,7 +254,7 @@ static void turn_row(const qdri_kernel *kernel, int64_t row, real sign, const re
         turn_pairs(n, cosines, sines, sign, x, to, 1, n);
 }
 
-/* The same of queries or keys, normed and turned. */
+/* As head_load(), for queries or keys: normed, and turned. */
 static const real *head_load_turned(const qdri_kernel *kernel, int64_t row, int64_t width, int64_t col,
                                     const elem *gamma, int index)
 {
@@ -262,7 +262,7 @@ static const real *head_load_turned(const qdri_kernel *kernel, int64_t row, int6
     if (!qdri_attention_turns(kernel)) return head_load(kernel, qkv, row, width, col, index);
     const elem *x = (const elem *)qkv + row * width + col;
     const int64_t hs = kernel->u.attention.head_size;
-    /* Columns that turn_row() does not write, or that it reads from here. */
+    /* Where turn_row() can read x itself, only the columns behind those that it turns are copied. */
     const int64_t first = ELEM_IS_REAL && !gamma ? kernel->u.attention.rotary_columns : 0;
     real *to = panel(kernel, index);
     for (int64_t r = 0; r < kernel->u.attention.context; r++, x += width, to += hs) {
