@@ -77,7 +77,7 @@ static qdr_status list_machines(list *made)
     return qdr_machine_list(add_machine, made);
 }
 
-/* What a stack can contain; a test compares this table with stack.h. */
+/* What a stack can contain; a test compares this table with stack.h and operations.h. */
 static const struct {
     const char *name, *function, *text;
 } operations[] = {
@@ -86,6 +86,7 @@ static const struct {
     {"linear", "qdr_stack_add_linear", "Y = X W^T + b"},
     {"embedding", "qdr_stack_add_embedding", "token and position embedding"},
     {"tied head", "qdr_stack_add_tied_head", "a linear layer that shares the embedding's weight"},
+    {"network", "qdr_stack_add_network", "the layers of a transformer, with or without its ends"},
     {"norm", "qdr_stack_add_norm", "layer norm or RMS norm, of all features or of blocks"},
     {"attention", "qdr_stack_add_attention", "causal attention, with grouped queries"},
     {"activation", "qdr_stack_add_activation", "GELU (tanh, erf), SiLU, ReLU, squared ReLU; alone or gated"},
@@ -95,12 +96,11 @@ static const struct {
     {"cross-entropy", "qdr_stack_add_cross_entropy", "the loss over a split vocabulary"},
     {"scaled loss", "qdr_stack_add_cross_entropy_with", "the loss of logits with a factor and a soft cap"},
     {"custom", "qdr_stack_add_op", "an operation of the caller's, with callbacks"},
-    {"network", "qdr_stack_add_network", "the layers of a transformer, with or without its ends"},
 };
 
 static qdr_status list_operations(list *made)
 {
-    if (!made->rows) printf("%-14s %-33s %s\n", "operation", "function (quadrille/stack.h)", "what it adds to a stack");
+    if (!made->rows) printf("%-14s %-33s %s\n", "operation", "function (quadrille.h)", "what it adds to a stack");
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
         if (made->rows)
             add_row(made, json_pack("{s:s, s:s, s:s}", "name", operations[i].name, "function", operations[i].function,

@@ -20,6 +20,7 @@
 #include "machine.h"
 #include "matrix.h"
 #include "network.h"
+#include "operations.h"
 #include "optim.h"
 #include "plan.h"
 #include "report.h"

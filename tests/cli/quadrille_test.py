@@ -401,9 +401,10 @@ class Command(Case):
         self.assert_refused(run("list"), "models, machines or operations")
         self.assert_refused(run("list", "modles"), "did you mean models?")
 
-    def test_listed_operations_are_those_of_the_header(self):
-        header = os.path.join(os.path.dirname(ARGUMENTS.man_page), "../../include/quadrille/stack.h")
-        functions = re.findall(r"qdr_status (qdr_stack_add_\w+)\(", self.read(header))
+    def test_listed_operations_are_those_of_the_headers(self):
+        folder = os.path.join(os.path.dirname(ARGUMENTS.man_page), "../../include/quadrille")
+        headers = "".join(self.read(os.path.join(folder, name)) for name in ("stack.h", "operations.h"))
+        functions = re.findall(r"qdr_status (qdr_stack_add_\w+)\(", headers)
         self.assertEqual([row["function"] for row in json.loads(run("list", "operations", "--json").out)], functions)
 
     def test_help(self):

@@ -15,7 +15,7 @@ FUNCTION = re.compile(r"QDR_API (?:QDR_NODISCARD )?(?:qdr_status|void)\s+(qdr_\w
 OBJECT = re.compile(r"qdr_(?:grid|stack|linear|adamw) \*\w+$")
 NUMBER = re.compile(r"(?:int|int64_t|uint64_t|size_t|double|qdr_edge|qdr_layout|qdr_dtype|qdr_axis|const char \*)\s*"
                     r"(\w+)$")
-CALLS_OF = ("stack.h", "linear.h", "optim.h", "matrix.h")
+CALLS_OF = ("stack.h", "operations.h", "linear.h", "optim.h", "matrix.h")
 
 
 def without_comments(text):
