@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** @file operations.h  What a stack (stack.h) computes between its layers: norms, attention, activations, residuals, the
- * loss, and operations of the caller's.
+/** @file operations.h  What a stack (stack.h) computes between its layers: norms, attention, activations, residuals,
+ * the loss, and operations of the caller's.
  *
  * Each function adds a node, and the edge that it makes, at the end of a stack that is being described, as stack.h says
  * of all qdr_stack_add_*. Names are copied. After an error the stack is as it was. */
@@ -61,14 +61,15 @@ typedef struct qdr_attention_desc {
                                    sequence do not see each other if each row has the first of its document */
 } qdr_attention_desc;
 /** Causal attention: each row is the mean of the values that it sees, weighted by the softmax of its scores
- * scale·(query · key): of the rows of its sequence up to itself those that neither the window nor first_keys exclude. A
- * first key after its row, or before that of the row before it, is an asynchronous error (qdr_context_status()):
- * QDR_ERR_ARGUMENT with the row on this rank. Models price attention without first keys. `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q
- * equally wide or r times as wide (grouped queries: query heads 0 … r-1 read key head 0, and so on). With q in units of
- * head_size·r each rank has the key heads that its queries need; if the axis has more ranks than there are key heads,
- * the remaining ranks idle. With q in units of head_size all ranks get query heads; if these need key heads of other
- * ranks, all keys and values are gathered over the axis, and their gradients summed over it. The next layer reads the
- * output in q's unit.
+ * scale·(query · key). It sees the rows of its sequence up to itself, but for those before its window or its first key.
+ * A first key after its row, or before that of the row before it, is an asynchronous error (qdr_context_status()):
+ * QDR_ERR_ARGUMENT with the row on this rank. Models price attention as if there were no first keys.
+ *
+ * `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q equally wide or r times as
+ * wide (grouped queries: query heads 0 … r-1 read key head 0, and so on). With q in units of head_size·r each rank has
+ * the key heads that its queries need; if the axis has more ranks than there are key heads, the remaining ranks idle.
+ * With q in units of head_size all ranks get query heads; if these need key heads of other ranks, all keys and values
+ * are gathered over the axis, and their gradients summed over it. The next layer reads the output in q's unit.
  *  @retval QDR_ERR_SHAPE  other blocks or units, query heads that are not a multiple of the key heads, or scattered
  *                         rows in units that are not whole contexts; the stack is unchanged
  *  @retval QDR_ERR_ARGUMENT  a number that is negative, infinite or NaN; rotary columns that are odd or more than

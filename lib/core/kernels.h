@@ -125,6 +125,8 @@ typedef struct qdri_kernel {
             int head_norm, one_plus; /* RMS norm of each head of q and k, before it is turned; gammas less 1 */
             int has_sinks;
             double epsilon; /* of the norm */
+            const int32_t *first_keys; /* for each row, the first row of its sequence that it sees; NULL: 0. One after
+                                        * the row, or before that of the row before, fails as a token does */
             const void *qkv, *y, *dy;
             const void *rotation; /* for each row of the context, cosines and then sines of all pairs */
             const void *q_gamma, *k_gamma, *sinks; /* sinks: scores without values, one for each query head */

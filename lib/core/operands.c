@@ -53,11 +53,13 @@ static const qdri_operand norm_backward[] = {
     READ("statistics", norm.stats, A, ROW, 2), READ("gamma", norm.gamma, T, COLUMN, 1),
     READ("sums", norm.work, A, ROW, 2),        SUM("dx", norm.dx, T, ELEMENT, 1)};
 
+#define FIRST_KEYS OPERAND("first keys", attention.first_keys, READ, I32, ROW, 1, 1)
 static const qdri_operand attention[] = {
     READ("qkv", attention.qkv, T, QKV, 1),           READ("rotation", attention.rotation, A, ROTATION, 1),
     READ("q gamma", attention.q_gamma, T, GAMMA, 1), READ("k gamma", attention.k_gamma, T, GAMMA, 1),
-    READ("sinks", attention.sinks, T, SINK, 1),      WRITE("y", attention.out, T, ELEMENT, 1),
-    WRITE("saved", attention.saved, A, HEAD, 1),     WRITE("work", attention.work, BYTE, WORK, 1)};
+    READ("sinks", attention.sinks, T, SINK, 1),      FIRST_KEYS,
+    WRITE("y", attention.out, T, ELEMENT, 1),        WRITE("saved", attention.saved, A, HEAD, 1),
+    WRITE("work", attention.work, BYTE, WORK, 1)};
 static const qdri_operand attention_backward[] = {READ("dy", attention.dy, T, ELEMENT, 1),
                                                   READ("qkv", attention.qkv, T, QKV, 1),
                                                   READ("y", attention.y, T, ELEMENT, 1),
@@ -66,6 +68,7 @@ static const qdri_operand attention_backward[] = {READ("dy", attention.dy, T, EL
                                                   READ("q gamma", attention.q_gamma, T, GAMMA, 1),
                                                   READ("k gamma", attention.k_gamma, T, GAMMA, 1),
                                                   READ("sinks", attention.sinks, T, SINK, 1),
+                                                  FIRST_KEYS,
                                                   WRITE("dqkv", attention.out, T, QKV, 1),
                                                   WRITE("work", attention.work, BYTE, WORK, 1),
                                                   SUM("q gamma's gradient", attention.d_q_gamma, A, GAMMA, 1),

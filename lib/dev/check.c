@@ -307,6 +307,14 @@ qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab
                     what, row, id, vocab, vocab - 1);
 }
 
+qdr_status qdri_fail_first_key(int64_t row, int32_t first_key, int32_t least, int64_t most)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "attention: the first key in row %" PRId64 " on this rank is %" PRId32 "; use %" PRId32
+                    ", that of the row before it in the sequence, to %" PRId64 ", the row's own place there",
+                    row, first_key, least, most);
+}
+
 qdr_status qdri_fail_rate(double lr)
 {
     return QDR_FAIL(

@@ -40,6 +40,8 @@ QDR_NODISCARD qdr_status qdri_gemm_check(const qdri_gemm *gemm);
 QDR_NODISCARD qdr_status qdri_kernel_check(const qdri_kernel *kernel);
 /* Fails because a token or target is outside the vocabulary. */
 qdr_status qdri_fail_id(const char *what, int64_t row, int32_t id, int64_t vocab);
+/* Fails because of a row's first key in attention: it is to be `least` to `most`. */
+qdr_status qdri_fail_first_key(int64_t row, int32_t first_key, int32_t least, int64_t most);
 /* Fails because another rank takes a step of AdamW at another rate than this one's. */
 qdr_status qdri_fail_rate(double lr);
 #define QDRI_ID_TOKEN "embedding: the token"

@@ -101,7 +101,8 @@ static qdr_status add_attention(walk *w, qdr_edge qkv, qdr_edge *out)
                                .head_norm = n->head_norm == QDR_HEAD_NORM_EACH,
                                .one_plus = n->norm_one_plus,
                                .epsilon = n->norm_epsilon,
-                               .window = qdri_layer_window(n, w->layer)};
+                               .window = qdri_layer_window(n, w->layer),
+                               .first_keys = w->part->first_keys};
     if (rotary) {
         desc.rotary_columns = qdri_rotary_columns(n, rotary);
         desc.interleaved = rotary->interleaved;

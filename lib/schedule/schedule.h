@@ -58,7 +58,7 @@ typedef struct qdri_task_work {
 } qdri_task_work;
 
 /* Those of the backward of attention. */
-#define QDRI_MAX_READS 8
+#define QDRI_MAX_READS 9
 #define QDRI_MAX_WRITES 5
 #define QDRI_MAX_BATCH_PARTS 16
 

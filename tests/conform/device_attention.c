@@ -8,13 +8,14 @@ typedef struct shape {
     int64_t n_sequences, context, n_heads, n_kv_heads, head_size, window;
     double scale, cap;
     int64_t rotary_columns;
-    int interleaved, head_norm, one_plus, has_sinks;
+    int interleaved, head_norm, one_plus, has_sinks, has_documents;
 } shape;
 
 typedef struct attention {
     qdri_kernel k;
     int64_t width, out_width;
     array qkv, y, dy, saved, dqkv, rotation;
+    int32_t *first_keys; /* NULL: none */
     array parameters[3], gradients[3]; /* gammas of queries and of keys, sinks */
     void *work;
 } attention;
@@ -35,6 +36,18 @@ static void add_parameters(attention *a, const shape *s)
         if (n[i] > 0) *values[i] = a->parameters[i].data;
         if (n[i] > 0) *sums[i] = a->gradients[i].data;
     }
+}
+
+/* A row begins another document now and then, each of a fifth of the sequence or less. */
+static int32_t *documents_make(int64_t n_rows, int64_t context)
+{
+    int32_t *first_keys = memory_new((size_t)n_rows * sizeof *first_keys);
+    for (int64_t i = 0; i < n_rows; i++) {
+        const int64_t row = i % context;
+        const int begins = row == 0 || row - first_keys[i - 1] > context / 5 || test_between(&seed, 0, 5) == 0;
+        first_keys[i] = begins ? (int32_t)row : first_keys[i - 1];
+    }
+    return first_keys;
 }
 
 static attention attention_make(qdr_dtype dtype, const shape *s)
@@ -60,6 +73,7 @@ static attention attention_make(qdr_dtype dtype, const shape *s)
     a.k.u.attention.interleaved = s->interleaved;
     a.rotation = make_random(sum_type(dtype), s->context * s->rotary_columns, 1.1); /* any linear map of pairs */
     a.k.u.attention.rotation = a.rotation.data;
+    if (s->has_documents) a.k.u.attention.first_keys = a.first_keys = documents_make(n_rows, s->context);
     add_parameters(&a, s);
     a.k.u.attention.qkv = a.qkv.data;
     a.k.u.attention.y = a.y.data;
@@ -78,6 +92,7 @@ static void attention_drop(attention *a)
     for (int i = 0; i < 3; i++) drop(&a->parameters[i]);
     for (int i = 0; i < 3; i++) drop(&a->gradients[i]);
     memory_drop(a->work);
+    if (a->first_keys) memory_drop(a->first_keys);
 }
 
 static void attention_run(attention *a, qdri_kernel_kind kind)
@@ -169,7 +184,9 @@ static probabilities probabilities_of(const head *h, int64_t row)
 {
     const int64_t size = h->a->k.u.attention.head_size, window = h->a->k.u.attention.window;
     const ref scale = (ref)h->a->k.u.attention.scale, cap = (ref)h->a->k.u.attention.cap;
-    probabilities result = {.first = row < window ? 0 : row - window + 1};
+    const int64_t given = h->a->first_keys ? h->a->first_keys[h->row + row] : 0;
+    const int64_t in_window = row < window ? 0 : row - window + 1;
+    probabilities result = {.first = given > in_window ? given : in_window};
     ref most_size = 0;
     ref sum = 0;
     for (int64_t c = result.first; c <= row; c++) {
@@ -342,6 +359,14 @@ TEST(scores_of_all_kinds)
     run_kind((shape){1, 150, 3, 1, 32, .window = 3}); /* whole blocks and tiles are not seen */
 }
 
+TEST(documents)
+{
+    run_kind((shape){2, 17, 4, 2, 8, .has_documents = 1});
+    run_kind((shape){2, 70, 2, 1, 5, .has_documents = 1, .window = 4});
+    run_kind((shape){2, 140, 2, 1, 32, .has_documents = 1, .window = 40, .rotary_columns = 6});
+    run_kind((shape){1, 150, 3, 1, 3, .has_documents = 1, .cap = 2}); /* whole blocks and tiles are not seen */
+}
+
 TEST(turned_heads)
 {
     run_kind((shape){2, 17, 4, 2, 8, .rotary_columns = 8});
@@ -401,6 +426,7 @@ TEST(gradient_is_the_difference)
     compare_with_differences((shape){1, 7, 2, 2, 4, .rotary_columns = 2, .interleaved = 1, .window = 3});
     compare_with_differences((shape){2, 5, 4, 2, 5, .rotary_columns = 4, .head_norm = 1});
     compare_with_differences((shape){2, 5, 2, 1, 3, .cap = 2, .head_norm = 1, .one_plus = 1, .has_sinks = 1});
+    compare_with_differences((shape){2, 9, 2, 1, 3, .window = 4, .has_sinks = 1, .has_documents = 1});
 }
 
 TEST(bad_shapes_are_refused)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens and targets outside the vocabulary fail the kernels that read them; negative ones do not. */
+/* Tokens and targets outside the vocabulary fail the kernels that read them; negative ones do not. First keys that a row
+ * cannot have do. */
 #include "device.h"
 
 enum { N_ROWS = 37, N_COLS = 3, VOCAB = 10, BEGIN = 4, END = 7 };
@@ -84,6 +85,53 @@ TEST(negative_ids_are_none)
     for (int i = 0; i < N_READERS * N_TYPES; i++) {
         int32_t ids[N_ROWS] = {-1, VOCAB - 1, INT32_MIN, 0, -VOCAB};
         run_apart(readers[i % N_READERS], float_types[i / N_READERS], ids, VOCAB, QDR_OK, NULL);
+    }
+}
+
+static void attend_apart(qdri_kernel_kind kind, int64_t row, int32_t key, const char *words)
+{
+    static const int32_t valid[8] = {0, 0, 1, 3, 0, 1, 1, 1};
+    enum { ROWS = 8, BYTES = 4096 };
+    void *memory[7];
+    for (int i = 0; i < 7; i++) memory[i] = memory_new(BYTES);
+    int32_t *keys = memcpy(memory[6], valid, sizeof valid);
+    keys[row] = key;
+    qdri_kernel k = {.kind = kind,
+                     .dtype = QDR_F32,
+                     .u.attention = {.n_rows = ROWS,
+                                     .context = 4,
+                                     .n_heads = 1,
+                                     .n_kv_heads = 1,
+                                     .head_size = 1,
+                                     .window = 4,
+                                     .scale = 1,
+                                     .qkv = memory[0],
+                                     .y = memory[1],
+                                     .dy = memory[2],
+                                     .out = memory[3],
+                                     .saved = memory[4],
+                                     .work = memory[5],
+                                     .first_keys = keys}};
+    assert_true(qdri_attention_work_bytes(&k) <= BYTES);
+    (void)device_open(NULL);
+    CHECK_OK(qdri_kernel_run(stream, &k));
+    assert_int_equal(qdri_stream_synchronize(stream), words ? QDR_ERR_ARGUMENT : QDR_OK);
+    if (words && !strstr(qdr_last_error(), words)) fail_msg("not '%s': %s", words, qdr_last_error());
+    (void)device_close(NULL);
+    for (int i = 0; i < 7; i++) memory_drop(memory[i]);
+}
+
+TEST(first_keys_that_a_row_cannot_have)
+{
+    for (int i = 0; i < 2; i++) {
+        const qdri_kernel_kind kind = i ? QDRI_K_ATTENTION_BACKWARD : QDRI_K_ATTENTION_FORWARD;
+        attend_apart(kind, 4, 0, NULL);
+        attend_apart(kind, 4, 1, "the first key in row 4 on this rank is 1; use 0, that of the row before it in the ");
+        attend_apart(kind, 6, 0, "the first key in row 6 on this rank is 0; use 1, ");
+        attend_apart(kind, 6, -1, "the first key in row 6 on this rank is -1; use 1, ");
+        attend_apart(kind, 6, 3, " to 2, the row's own place there");
+        attend_apart(kind, 0, INT32_MIN, "the first key in row 0 ");
+        attend_apart(kind, 7, INT32_MAX, "the first key in row 7 ");
     }
 }
 

@@ -77,6 +77,7 @@
     X(qdr_attention_desc, one_plus, s->attention.one_plus = 1, "has one_plus 0 on rank 0 and 1 on rank 1")             \
     X(qdr_attention_desc, epsilon, s->attention.epsilon = 0.5, "has epsilon 1e-05 on rank 0 and 0.5 on rank 1")        \
     X(qdr_attention_desc, sinks, s->attention.sinks = 1, "attention 'attention' has sinks 0 on rank 0 and 1")          \
+    X(qdr_attention_desc, first_keys, s->attention.first_keys = same_edges, "has first_keys -1 on rank 0 and 1")       \
     X(qdr_attention_desc, context, s->attention.context = 2, "attention 'attention' has context 4 on rank 0 and 2")    \
     X(qdr_activation_desc, name, s->activation.name = "silu", "activation 'act' on rank 0 and activation 'silu'")      \
     X(qdr_activation_desc, function, s->activation.function = QDR_SILU, "'act' has function 0 on rank 0 and 2")        \

@@ -58,11 +58,10 @@ static void choose(attention_case *c, uint64_t *seed)
                                  .magnitude = c->desc.magnitude};
 }
 
-/* Norms, sinks, or neither. */
 static void choose_parameters(attention_case *c, uint64_t *seed)
 {
     c->desc.head_norm = below(seed, 3) == 0;
-    c->desc.sinks = !c->desc.head_norm && below(seed, 2);
+    c->desc.sinks = below(seed, 2);
     c->desc.one_plus = below(seed, 2);
     c->desc.epsilon = 0.5 * below(seed, 2);
     c->n_backwards = 1 + below(seed, 2);
@@ -72,7 +71,9 @@ static void choose_parameters(attention_case *c, uint64_t *seed)
     c->shape.epsilon = c->desc.epsilon > 0 ? c->desc.epsilon : 1e-5;
 }
 
-/* The attention's parameters: q_gamma and k_gamma, or sinks. */
+/* The attention's parameters are q_gamma and k_gamma, and then sinks. */
+static int is_sinks(const attention_case *c, int parameter) { return parameter == 2 * c->desc.head_norm; }
+
 static void load_parameters(const attention_case *c)
 {
     const int n = qdr_stack_n_parameters(c->stack), shift = c->desc.head_norm && c->desc.one_plus;
@@ -80,9 +81,9 @@ static void load_parameters(const attention_case *c)
     void *full = dist_memory(ctx, MOST_HEADS + MOST_SIZE, c->dtype);
     DIST_CHECK(n == 2 * c->desc.head_norm + c->desc.sinks, "%d parameters", n);
     for (int i = 0; i < n; i++) {
-        const double *values = c->desc.sinks ? c->sinks : c->gammas + i * c->shape.size;
-        const int n_values = c->desc.sinks ? c->shape.heads : c->shape.size;
-        for (int k = 0; k < n_values; k++) dist_set(full, c->dtype, k, values[k] - shift);
+        const double *values = is_sinks(c, i) ? c->sinks : c->gammas + i * c->shape.size;
+        const int n_values = is_sinks(c, i) ? c->shape.heads : c->shape.size;
+        for (int k = 0; k < n_values; k++) dist_set(full, c->dtype, k, values[k] - (is_sinks(c, i) ? 0 : shift));
         DIST_OK(qdr_stack_load_parameter(c->stack, i, full));
     }
     qdr_mem_free(ctx, &full);
@@ -171,8 +172,8 @@ static void check_parameters(const attention_case *c, const array *d_gammas, con
     double full[MOST_HEADS + MOST_SIZE];
     const qdr_dtype dtype = dist_sum_type(c->dtype);
     for (int i = 0; i < qdr_stack_n_parameters(c->stack); i++) {
-        const array *want = c->desc.sinks ? d_sinks : d_gammas;
-        const int n = c->desc.sinks ? c->shape.heads : c->shape.size, first = i * c->shape.size;
+        const array *want = is_sinks(c, i) ? d_sinks : d_gammas;
+        const int n = is_sinks(c, i) ? c->shape.heads : c->shape.size, first = is_sinks(c, i) ? 0 : i * c->shape.size;
         DIST_OK(qdr_stack_gather_parameter(c->stack, i, QDR_PARAMETER_GRADIENT, full));
         for (int k = 0; k < n; k++)
             check_near(c, dist_get(full, dtype, k), c->n_backwards * want->v[first + k],
@@ -217,19 +218,25 @@ DIST_TEST(against_reference)
     }
 }
 
-static void refused(qdr_stack *stack, qdr_edge x, qdr_attention_desc desc, const char *words)
+static void refused_as(qdr_status status, qdr_stack *stack, qdr_edge x, qdr_attention_desc desc, const char *words)
 {
     qdr_edge y;
     desc.size = sizeof desc;
     desc.name = "a";
     desc.head_size = desc.context = 4;
-    DIST_FAILS(qdr_stack_add_attention(stack, &desc, x, &y), QDR_ERR_ARGUMENT, words);
+    DIST_FAILS(qdr_stack_add_attention(stack, &desc, x, &y), status, words);
+}
+
+static void refused(qdr_stack *stack, qdr_edge x, qdr_attention_desc desc, const char *words)
+{
+    refused_as(QDR_ERR_ARGUMENT, stack, x, desc, words);
 }
 
 DIST_TEST(refusals)
 {
     static const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{12, 4}, {4, 4}, {4, 4}}};
     const double nan = (double)NAN, frequencies[] = {1, nan};
+    const qdr_edge nowhere = 7;
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = 4, .row_unit = 4});
     const qdr_edge x = dist_input(stack, "x", input, 0);
@@ -246,7 +253,8 @@ DIST_TEST(refusals)
     refused(stack, x, (qdr_attention_desc){.interleaved = 2}, "interleaved");
     refused(stack, x, (qdr_attention_desc){.head_norm = 3}, "head_norm");
     refused(stack, x, (qdr_attention_desc){.epsilon = nan}, "epsilon nan");
-    refused(stack, x, (qdr_attention_desc){.head_norm = 1, .sinks = 1}, "a: head_norm 1 and sinks 1; use one");
+    refused(stack, x, (qdr_attention_desc){.first_keys = &nowhere}, "a: edge 7 does not exist");
+    refused_as(QDR_ERR_DTYPE, stack, x, (qdr_attention_desc){.first_keys = &x}, "a: the input 'x' must hold the first");
     qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
 }

@@ -90,7 +90,7 @@ static serial_network make_oracle(uint64_t *seed)
 {
     const int context = up_to(seed, MOST_CONTEXT);
     const qdr_network network = choose(seed, context);
-    const int sinks = network.head_norm != QDR_HEAD_NORM_EACH && below(seed, 3) == 0;
+    const int sinks = below(seed, 3) == 0;
     serial_network oracle = serial_network_make(&network, context, sinks);
     const uint64_t values = dist_random(seed);
     for (int i = 0; i < oracle.n_tensors; i++)
@@ -107,6 +107,16 @@ static void choose_tokens(uint64_t *seed, const serial_network *oracle, int n_ro
         tokens[i] = below(seed, 12) ? below(seed, vocab) : -1;
         targets[i] = below(seed, 6) ? below(seed, vocab) : -1;
     }
+}
+
+/* Half of the time there are documents: in each sequence a row begins another one every now and then. */
+static const int32_t *choose_documents(uint64_t *seed, const serial_network *oracle, int n_rows, int32_t *first_keys)
+{
+    for (int i = 0; i < n_rows; i++) {
+        const int row = i % oracle->context;
+        first_keys[i] = row && below(seed, 3) ? first_keys[i - 1] : row;
+    }
+    return below(seed, 2) ? first_keys : NULL;
 }
 
 /* ---- the oracle ---- */
@@ -146,13 +156,14 @@ static void check_tensor(serial_network *oracle, serial_tensor *tensor, uint64_t
 
 DIST_TEST(oracle_by_differences)
 {
-    int32_t tokens[MOST_ROWS], targets[MOST_ROWS];
+    int32_t tokens[MOST_ROWS], targets[MOST_ROWS], first_keys[MOST_ROWS];
     for (int round = 0; qdr_context_rank(ctx) == 0 && round < 10; round++) {
         serial_network oracle = make_oracle(&seed);
         const int n_rows = 2 * oracle.context;
         /* Where a slope jumps, differences are between both. */
         if (strcmp(oracle.network.activation, "relu") == 0) strcpy(oracle.network.activation, "relu2");
         choose_tokens(&seed, &oracle, n_rows, tokens, targets);
+        oracle.first_keys = choose_documents(&seed, &oracle, n_rows, first_keys);
         for (int i = 0; i < oracle.n_tensors; i++)
             check_tensor(&oracle, &oracle.tensors[i], dist_random(&seed), n_rows, tokens, targets);
         serial_network_free(&oracle);
@@ -169,8 +180,9 @@ typedef struct mixture {
     qdr_dtype dtype;
     qdr_layout layout;
     int n_rows, n_passes; /* gradients are sums over several passes */
-    qdr_edge tokens_at, targets_at;
-    int32_t tokens[MOST_PASSES * MOST_ROWS], targets[MOST_PASSES * MOST_ROWS]; /* of one pass after the other */
+    qdr_edge tokens_at, targets_at, first_keys_at;
+    /* of one pass after the other */
+    int32_t tokens[MOST_PASSES * MOST_ROWS], targets[MOST_PASSES * MOST_ROWS], first_keys[MOST_PASSES * MOST_ROWS];
 } mixture;
 
 /* As qdr_stack_add_network() does, but attention may have sinks, which no member of a network says. */
@@ -190,13 +202,16 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
 static void make_stack(uint64_t *seed, mixture *m)
 {
     const int context = m->oracle.context;
+    const qdr_edge *first_keys = m->oracle.first_keys ? &m->first_keys_at : NULL;
     const qdri_network_part part = {.network = &m->oracle.network,
                                     .context = context,
                                     .layout = m->layout,
+                                    .first_keys = first_keys,
                                     .n_layers = m->oracle.network.layers,
                                     .has_ends = 1,
                                     .n_ranks_y = qdr_grid_size(m->grid, QDR_Y)};
-    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = context, .layout = m->layout};
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = context, .layout = m->layout,
+                                   .first_keys = first_keys};
     m->stack = dist_stack(m->grid, (qdr_stack_opts){.n_rows = m->n_rows,
                                                     .row_unit = context,
                                                     .dtype = m->dtype,
@@ -206,6 +221,7 @@ static void make_stack(uint64_t *seed, mixture *m)
                                                     .batch_parts = below(seed, 4),
                                                     .caller_memory = 1});
     DIST_OK(qdr_stack_add_tokens(m->stack, "tokens", &m->tokens_at));
+    if (first_keys) DIST_OK(qdr_stack_add_tokens(m->stack, "first keys", &m->first_keys_at));
     if (m->oracle.sinks)
         DIST_OK(qdri_network_add(&part, add_node, m, m->tokens_at, &m->targets_at));
     else
@@ -282,6 +298,7 @@ static void step_and_check(mixture *m, uint64_t seed, const char *where)
         const int flags = (pass ? QDR_ACCUMULATE : 0) | (pass + 1 < m->n_passes ? QDR_DEFER_SYNC : 0);
         fill(m, m->tokens_at, m->tokens + pass * m->n_rows);
         fill(m, m->targets_at, m->targets + pass * m->n_rows);
+        if (m->oracle.first_keys) fill(m, m->first_keys_at, m->first_keys + pass * m->n_rows);
         DIST_OK(qdr_stack_forward(m->stack));
         DIST_OK(qdr_stack_backward(m->stack, flags, loss_scale));
         DIST_OK(qdr_stack_loss(m->stack, &sum, &n));
@@ -308,6 +325,7 @@ DIST_TEST(mixtures)
         m.n_rows = m.oracle.context * below(&seed, MOST_SEQUENCES + 1);
         m.n_passes = up_to(&seed, MOST_PASSES);
         choose_tokens(&seed, &m.oracle, m.n_passes * m.n_rows, m.tokens, m.targets);
+        m.oracle.first_keys = choose_documents(&seed, &m.oracle, m.n_passes * m.n_rows, m.first_keys);
         make_stack(&seed, &m);
         load(&m);
         char where[120];

@@ -18,6 +18,7 @@ enum { ROWS = 16, UNIT = 4, MOST_ELEMS = 16 * 16 };
 #define SAME_NOTE "{\"steps\": 1000000, \"warmup\": 2000, \"batch\": 32, \"seed\": 17, \"r\":"
 
 static const double angles[] = {1, 0.5, 0.25};
+static const qdr_edge same_edges[] = {1}; /* of tokens */
 
 /* The arguments of all calls, in the order in which they are made. */
 typedef struct subject {

@@ -227,6 +227,7 @@ static void attention_numbers(const qdri_kernel *kernel, list *l)
 static void attention_forward(const qdri_kernel *kernel, list *l)
 {
     const int64_t n_rows = kernel->u.attention.n_rows;
+    reads(l, kernel->u.attention.first_keys, n_rows, sizeof(int32_t));
     const widths w = attention_widths(kernel);
     if (kernel->u.attention.n_heads == 0) return;
     reads(l, kernel->u.attention.qkv, n_rows * w.in, elem_bytes(kernel));
@@ -239,6 +240,7 @@ static void attention_forward(const qdri_kernel *kernel, list *l)
 static void attention_backward(const qdri_kernel *kernel, list *l)
 {
     const int64_t n_rows = kernel->u.attention.n_rows;
+    reads(l, kernel->u.attention.first_keys, n_rows, sizeof(int32_t));
     const widths w = attention_widths(kernel);
     if (kernel->u.attention.n_heads > 0) {
         reads(l, kernel->u.attention.qkv, n_rows * w.in, elem_bytes(kernel));

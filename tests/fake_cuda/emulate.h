@@ -210,7 +210,15 @@ template <bool IS_F16> void multiply_add(float (&c)[4], const unsigned (&a)[4], 
 /* ---- launches ---- */
 
 /* Arguments that are device addresses become the host's. */
-template <typename T> void emulate_argument(T &) {}
+template <typename T> auto emulate_members(T &shape, int) -> decltype((void)shape.first_keys)
+{
+    shape.first_keys = (const int32_t *)fake_translate(shape.first_keys);
+}
+template <typename T> void emulate_members(T &, long) {}
+template <typename T> void emulate_argument(T &argument)
+{
+    emulate_members(argument, 0);
+} /* attention's shape has one */
 template <typename T> void emulate_argument(T *&pointer) { pointer = (T *)fake_translate((const void *)pointer); }
 
 inline void emulate_argument(qdri_cuda_lists &lists)

@@ -46,6 +46,14 @@ static int32_t *take_ids(kernel_case *c, int64_t n, int32_t below)
     return ids;
 }
 
+static int32_t *take_first_keys(kernel_case *c, int64_t n, int64_t context)
+{
+    int32_t *keys = take(c, QDR_I32, n);
+    for (int64_t i = 0; i < n; i++)
+        keys[i] = (int32_t)test_between(&c->random, i % context ? keys[i - 1] : 0, i % context);
+    return keys;
+}
+
 static void binary_case(kernel_case *c)
 {
     qdri_kernel *k = &c->kernel;
@@ -144,6 +152,7 @@ static void attention_case(kernel_case *c)
     k->u.attention.epsilon = 0.5;
     k->u.attention.q_gamma = c->number ? take(c, k->dtype, size) : NULL;
     k->u.attention.k_gamma = c->number ? take(c, k->dtype, size) : NULL;
+    k->u.attention.first_keys = c->number ? take_first_keys(c, ROWS, 3) : NULL;
     k->u.attention.sinks = c->number ? take(c, k->dtype, heads) : NULL;
     k->u.attention.d_q_gamma = c->number && !is_forward ? take(c, sums_of(k->dtype), size) : NULL;
     k->u.attention.d_k_gamma = c->number && !is_forward ? take(c, sums_of(k->dtype), size) : NULL;

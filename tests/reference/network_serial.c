@@ -262,7 +262,9 @@ static int64_t add_log_sum(serial_network *net, int64_t first, int64_t n, int64_
 static int first_seen(const serial_network *net, int row)
 {
     const int64_t window = kind_of(net) & QDR_LAYER_WINDOW ? net->network.window : 0;
-    return window > 0 && row >= window ? (int)(row - window + 1) : 0;
+    const int in_window = window > 0 && row >= window ? (int)(row - window + 1) : 0;
+    const int given = net->first_keys ? net->first_keys[net->first_row + row] : 0;
+    return given > in_window ? given : in_window;
 }
 
 /* Causal. The scores of a row and head are just before their log-sum, that of the row itself last. */
@@ -471,6 +473,7 @@ double serial_network_backprop(serial_network *net, int n_sequences, const int32
     for (int i = 0; i < n_sequences; i++) {
         net->n_values = net->n_parameters;
         net->n_edges = 0;
+        net->first_row = i * net->context;
         sum += forward(net, tokens + i * net->context, targets + i * net->context, scale);
         go_back(net);
     }

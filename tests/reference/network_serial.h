@@ -44,6 +44,7 @@ typedef struct serial_edge {
 typedef struct serial_network {
     qdr_network network;
     int context, sinks; /* sinks 1: each head has a further score, a parameter */
+    const int32_t *first_keys; /* of all rows, the caller's to set; NULL: none. As in qdr_attention_desc */
     int n_tensors;
     serial_tensor *tensors; /* in the order of their use, which is a stack's */
     double loss_off;
@@ -55,6 +56,7 @@ typedef struct serial_network {
     serial_noise noise;
     int is_inside; /* an operation, whose values are not stored */
     int layer; /* -1: outside the layers */
+    int first_row; /* of the sequence */
 } serial_network;
 
 /* Without memory they end the process. */

@@ -99,6 +99,17 @@ static qdr_status ids_check(const char *what, const int32_t *ids, int64_t n, int
     return qdri_fail_id(what, row, ids[row], vocab);
 }
 
+static qdr_status first_keys_check(const int32_t *first_keys, int64_t n, int64_t context)
+{
+    for (int64_t row = 0; first_keys && row < n; row++) {
+        const int64_t most = row % context;
+        const int32_t least = most ? first_keys[row - 1] : 0;
+        if (first_keys[row] < least || first_keys[row] > most)
+            return qdri_fail_first_key(row, first_keys[row], least, most);
+    }
+    return QDR_OK;
+}
+
 static qdr_status kernel_ids_check(const qdri_kernel *kernel)
 {
     switch (kernel->kind) {
@@ -108,6 +119,10 @@ static qdr_status kernel_ids_check(const qdri_kernel *kernel)
     case QDRI_K_CE_SUMS:
     case QDRI_K_CE_BACKWARD:
         return ids_check(QDRI_ID_TARGET, kernel->u.ce.targets, kernel->u.ce.n_rows, kernel->u.ce.vocab);
+    case QDRI_K_ATTENTION_FORWARD:
+    case QDRI_K_ATTENTION_BACKWARD:
+        return first_keys_check(kernel->u.attention.first_keys, kernel->u.attention.n_rows,
+                                kernel->u.attention.context);
     default: return QDR_OK;
     }
 }

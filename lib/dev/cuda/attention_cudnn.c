@@ -212,7 +212,7 @@ static int is_recorded(const qdri_gpu *gpu, const qdri_cudnn_shape *shape)
 static int is_plain(const qdri_kernel *kernel)
 {
     return kernel->u.attention.window == kernel->u.attention.context && !(kernel->u.attention.cap > 0) &&
-           !qdri_attention_turns(kernel) && !kernel->u.attention.has_sinks &&
+           !qdri_attention_turns(kernel) && !kernel->u.attention.has_sinks && !kernel->u.attention.first_keys &&
            (float)kernel->u.attention.scale == (float)usual_scale(kernel->u.attention.head_size);
 }
 

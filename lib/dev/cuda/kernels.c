@@ -30,14 +30,20 @@ qdr_status qdri_cuda_kernel(qdr_stream *stream, const qdri_kernel *kernel)
     return qdri_cuda_status(dev, error, "a kernel's launch");
 }
 
+static qdr_status fail_fault(const qdri_cuda_fault *fault)
+{
+    switch (fault->kind) {
+    case QDRI_FAULT_RATE: return qdri_fail_rate(fault->lr);
+    case QDRI_FAULT_FIRST_KEY: return qdri_fail_first_key(fault->row, fault->id, fault->least, fault->most);
+    case QDRI_FAULT_TARGET: return qdri_fail_id(QDRI_ID_TARGET, fault->row, fault->id, fault->most + 1);
+    default: return qdri_fail_id(QDRI_ID_TOKEN, fault->row, fault->id, fault->most + 1);
+    }
+}
+
 void qdri_cuda_look_for_fault(qdri_cuda_dev *dev)
 {
     /* A kernel on another stream may be writing: `found` comes last, so it is read first. */
     if (!__atomic_load_n(&dev->fault->found, __ATOMIC_ACQUIRE) || qdri_dev_status(&dev->base) != QDR_OK) return;
     const qdri_cuda_fault fault = *dev->fault;
-    const qdr_status status = fault.kind == QDRI_FAULT_RATE
-                                  ? qdri_fail_rate(fault.lr)
-                                  : qdri_fail_id(fault.kind == QDRI_FAULT_TARGET ? QDRI_ID_TARGET : QDRI_ID_TOKEN,
-                                                 fault.row, fault.id, fault.vocab);
-    qdri_dev_poison(&dev->base, status, qdr_last_error());
+    qdri_dev_poison(&dev->base, fail_fault(&fault), qdr_last_error());
 }

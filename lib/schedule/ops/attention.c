@@ -46,9 +46,12 @@ static qdr_status check_parameters(const char *who, const qdr_attention_desc *de
     QDR_TRY(qdri_check_switch(who, "sinks", desc->sinks));
     if (!(desc->epsilon >= 0 && desc->epsilon < INFINITY))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: epsilon %g; use a number ≥ 0, 0 means 1e-5", who, desc->epsilon);
-    if (desc->head_norm && desc->sinks)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: head_norm 1 and sinks 1; use one of them", who);
     return QDR_OK;
+}
+
+static qdr_status check_first_keys(const qdri_net *net, const char *who, const qdr_attention_desc *desc)
+{
+    return desc->first_keys ? qdri_op_check_tokens(net, who, *desc->first_keys, "first keys") : QDR_OK;
 }
 
 static qdr_status check_heads(const qdri_net *net, const char *who, const qdr_attention_desc *desc,
@@ -107,13 +110,14 @@ static qdr_status add_parameters(qdri_net *net, const qdr_attention_desc *desc, 
                                  .initial = desc->one_plus ? 0 : 1};
     const qdri_parameter_desc sinks = {
         .what = "sinks", .cols = heads, .col_split = 1 + (int)matrix->col_axis, .extra_sums = over_rows};
-    int second;
+    int other;
     node->n_parameters = 2 * desc->head_norm + desc->sinks;
-    if (desc->sinks) return qdri_parameter_add(net, &sinks, &node->parameter);
-    if (!desc->head_norm) return QDR_OK;
-    QDR_TRY(qdri_parameter_add(net, &gamma, &node->parameter));
-    gamma.what = "k_gamma";
-    return qdri_parameter_add(net, &gamma, &second);
+    if (desc->head_norm) {
+        QDR_TRY(qdri_parameter_add(net, &gamma, &node->parameter));
+        gamma.what = "k_gamma";
+        QDR_TRY(qdri_parameter_add(net, &gamma, &other));
+    }
+    return desc->sinks ? qdri_parameter_add(net, &sinks, desc->head_norm ? &other : &node->parameter) : QDR_OK;
 }
 
 static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
@@ -128,6 +132,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     QDR_TRY(check_scores(name, own));
     QDR_TRY(check_rotation(name, own));
     QDR_TRY(check_parameters(name, own));
+    QDR_TRY(check_first_keys(net, name, own));
     const qdri_edge *edge = &net->edges[in];
     const qdr_axis axis = edge->matrix.col_axis;
     qdri_kernel kernel = {.dtype = net->opts.dtype,
@@ -159,7 +164,8 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *out)
     node->overwrites_only = node->makes_scores = 1;
     QDR_TRY(add_parameters(net, own, &net->edges[in], node)); /* the edges may have moved */
     if (own->rotary_columns > 0) QDR_TRY(qdri_rotation_add(net, own, &node->rotation));
-    qdri_node_connect(net, node, 1, &in, *out);
+    qdri_node_connect(net, node, own->first_keys ? 2 : 1,
+                      (const qdr_edge[]){in, own->first_keys ? *own->first_keys : 0}, *out);
     return QDR_OK;
 }
 
@@ -180,9 +186,28 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
     qdri_facts_add_int(facts, who, "one_plus", desc->u.attention.one_plus);
     qdri_facts_add_real(facts, who, "epsilon", epsilon_of(&desc->u.attention));
     qdri_facts_add_int(facts, who, "sinks", desc->u.attention.sinks);
+    qdri_facts_add_int(facts, who, "first_keys", desc->u.attention.first_keys ? *desc->u.attention.first_keys : -1);
 }
 
 /* ---- tasks ---- */
+
+static int adds_to_any(const qdri_op_part *p)
+{
+    int adds = 0;
+    for (int i = 0; i < p->node->n_parameters; i++) adds |= qdri_op_adds(p, i);
+    return adds;
+}
+
+/* The kernel adds to the gradients of all parameters or of none: those that it should overwrite become zero first. */
+static void clear_gradients(const qdri_op_part *p)
+{
+    for (int i = 0; i < p->node->n_parameters; i++) {
+        const qdri_ref gradient = qdri_op_gradient(p, i);
+        const qdri_kernel zero = {.kind = QDRI_K_ZERO, .u.block = {.row_bytes = gradient.bytes}};
+        if (adds_to_any(p) && !qdri_op_adds(p, i))
+            qdri_op_add_kernel(p, &zero, QDRI_NO_WORK, &(qdri_refs){0}, &(qdri_refs){1, {gradient}}, 0);
+    }
+}
 
 /* A row sees its own position and, without a window, on average half of the others; the flops that are reported leave
  * half of its own out. */
@@ -199,7 +224,7 @@ static void attend(const qdri_op_part *p, int backward, const qdri_refs *reads, 
     const double flops = 4 * rows * keys * (double)query_columns;
     qdri_task task = {.kind = QDRI_TASK_KERNEL,
                       .kernel = kernel,
-                      .accumulate = backward && qdri_op_adds(p, 0),
+                      .accumulate = backward && adds_to_any(p),
                       .n = query_columns,
                       .flops = times * 4 * rows * (keys - 0.5) * (double)query_columns};
     if (kernel.u.attention.n_heads > 0)
@@ -213,15 +238,24 @@ static qdri_ref work_of(const qdri_op_part *p)
     return qdri_slice(p->net->op_work, 0, qdri_attention_work_bytes(&p->node->kernel));
 }
 
-/* Those of what the attention has: gammas of queries and keys, or sinks. */
 typedef struct parameters {
     qdri_ref q_gamma, k_gamma, sinks;
 } parameters;
 
+/* Those that the attention has. */
 static parameters parameters_of(const qdri_op_part *p, qdri_ref (*of)(const qdri_op_part *p, int i))
 {
-    const int has_sinks = p->node->kernel.u.attention.has_sinks;
-    return has_sinks ? (parameters){QDRI_NO_REF, QDRI_NO_REF, of(p, 0)} : (parameters){of(p, 0), of(p, 1), QDRI_NO_REF};
+    if (p->node->kernel.u.attention.head_norm) return (parameters){of(p, 0), of(p, 1), of(p, 2)};
+    return (parameters){QDRI_NO_REF, QDRI_NO_REF, of(p, 0)};
+}
+
+/* Of the rows of this part: the edge has all of the cell's, q, k and v perhaps only some. */
+static qdri_ref first_keys_of(const qdri_op_part *p)
+{
+    if (p->node->n_in < 2) return QDRI_NO_REF;
+    const qdri_edge *keys = &p->net->edges[p->node->in[1]];
+    const int64_t first = p->net->edges[p->node->in[0]].owned.rows.begin - keys->owned.rows.begin;
+    return qdri_edge_rows(keys, keys->value, first + p->begin, first + p->end);
 }
 
 static qdri_ref rotation_of(const qdri_op_part *p)
@@ -232,7 +266,7 @@ static qdri_ref rotation_of(const qdri_op_part *p)
 static void attend_forward(const qdri_op_part *p, qdri_ref qkv, qdri_ref saved)
 {
     const parameters own = parameters_of(p, qdri_op_parameter);
-    attend(p, 0, &(qdri_refs){5, {qkv, rotation_of(p), own.q_gamma, own.k_gamma, own.sinks}},
+    attend(p, 0, &(qdri_refs){6, {qkv, rotation_of(p), own.q_gamma, own.k_gamma, own.sinks, first_keys_of(p)}},
            &(qdri_refs){3, {qdri_op_output(p), saved, work_of(p)}});
 }
 
@@ -240,7 +274,9 @@ static void attend_backward(const qdri_op_part *p, qdri_ref qkv, qdri_ref saved,
 {
     const parameters own = parameters_of(p, qdri_op_parameter), d = parameters_of(p, qdri_op_gradient);
     const qdri_refs reads = {
-        8, {p->dy, qkv, qdri_op_output(p), saved, rotation_of(p), own.q_gamma, own.k_gamma, own.sinks}};
+        9,
+        {p->dy, qkv, qdri_op_output(p), saved, rotation_of(p), own.q_gamma, own.k_gamma, own.sinks, first_keys_of(p)}};
+    clear_gradients(p);
     attend(p, 1, &reads, &(qdri_refs){5, {dqkv, work_of(p), d.q_gamma, d.k_gamma, d.sinks}});
 }
 
@@ -266,5 +302,10 @@ static void backward(const qdri_op_part *p)
     qdri_key_heads_return(p, &g);
 }
 
-const qdri_op qdri_attention_op = {
-    "attention", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_OUTPUT | QDRI_NEEDS_SAVED};
+const qdri_op qdri_attention_op = {"attention",
+                                   1,
+                                   add,
+                                   describe,
+                                   forward,
+                                   backward,
+                                   QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_OUTPUT | QDRI_NEEDS_SAVED};

@@ -9,12 +9,7 @@ static qdr_status check_embedding(const qdri_net *net, const qdr_embedding_desc 
     QDR_TRY(qdri_check_layout(desc->layout, who));
     QDR_TRY(qdri_blocks_check(vocab, who));
     QDR_TRY(qdri_blocks_check(features, who));
-    QDR_TRY(qdri_edge_check(net, tokens, who));
-    const qdri_edge *edge = &net->edges[tokens];
-    if (edge->dtype != QDR_I32 || edge->matrix.scatter_rows)
-        return QDR_FAIL(QDR_ERR_DTYPE,
-                        "%s: the input '%s' must hold the tokens of the whole cell; make it with qdr_stack_add_tokens",
-                        who, edge->name);
+    QDR_TRY(qdri_op_check_tokens(net, who, tokens, "tokens"));
     if (desc->context < 0 || (desc->context && net->opts.row_unit % desc->context))
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: context %" PRId64 " does not divide the stack's row_unit %" PRId64, who,
                         desc->context, net->opts.row_unit);

@@ -17,6 +17,15 @@ qdr_status qdri_op_check_inputs(const qdri_net *net, const char *who, int n_in, 
     return QDR_OK;
 }
 
+qdr_status qdri_op_check_tokens(const qdri_net *net, const char *who, qdr_edge edge, const char *what)
+{
+    QDR_TRY(qdri_edge_check(net, edge, who));
+    if (net->edges[edge].dtype == QDR_I32 && !net->edges[edge].matrix.scatter_rows) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_DTYPE,
+                    "%s: the input '%s' must hold the %s of the whole cell; make it with qdr_stack_add_tokens", who,
+                    net->edges[edge].name, what);
+}
+
 qdr_status qdri_op_check_factor(const char *who, double factor)
 {
     if (isfinite(factor)) return QDR_OK;

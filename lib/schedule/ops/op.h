@@ -50,6 +50,8 @@ int qdri_op_backward_needs(qdri_node_kind kind);
 
 /* Checks that the edges exist and contain features. */
 QDR_NODISCARD qdr_status qdri_op_check_inputs(const qdri_net *net, const char *who, int n_in, const qdr_edge *in);
+/* Checks that the edge exists and has an integer for each row of the cell; what: those, as users are told. */
+QDR_NODISCARD qdr_status qdri_op_check_tokens(const qdri_net *net, const char *who, qdr_edge edge, const char *what);
 /* Checks a factor, of which 0 means 1. */
 QDR_NODISCARD qdr_status qdri_op_check_factor(const char *who, double factor);
 /* Whether two edges have their columns on one axis, and their rows in one layout. */

@@ -8,7 +8,7 @@ typedef struct heads {
     int64_t window; /* 0: the context */
     double scale, cap; /* scale 0: 1/sqrt(size) */
     int64_t rotary_columns;
-    int interleaved, head_norm, one_plus, sinks;
+    int interleaved, head_norm, one_plus, sinks, documents;
 } heads;
 
 #define EPSILON 0.5 /* of norms: rows are not much larger afterwards */
@@ -73,7 +73,7 @@ static double relative_bound(const heads *h)
 
 /* Everything that a kernel reads but qkv and dy; NULL: not there. */
 typedef struct numbers {
-    const operand *rotation, *gammas[2], *sinks; /* gammas: of queries, of keys */
+    const operand *rotation, *gammas[2], *sinks, *first_keys; /* gammas: of queries, of keys */
 } numbers;
 
 /* Turns the pairs of a row of a head. */
@@ -146,18 +146,19 @@ static double *turned(const heads *h, const operand *qkv, const numbers *of)
 typedef struct head {
     const heads *h;
     const double *qkv;
-    const operand *dy, *sinks;
+    const operand *dy, *sinks, *first_keys;
     int64_t index, row, q, k, v, o;
 } head;
 
-static head head_of(const heads *h, const double *qkv, const operand *dy, const operand *sinks, int64_t sequence,
+static head head_of(const heads *h, const double *qkv, const operand *dy, const numbers *of, int64_t sequence,
                     int64_t i)
 {
     const int64_t kv = i / (h->n_heads / h->n_kv_heads);
     return (head){h,
                   qkv,
                   dy,
-                  sinks,
+                  of->sinks,
+                  of->first_keys,
                   i,
                   sequence * h->context,
                   i * h->size,
@@ -177,12 +178,13 @@ static double slope(const head *a, int64_t row, int64_t col)
 static void weights_of(const head *a, int64_t r, double *p)
 {
     const double cap = a->h->cap;
+    const int64_t first = a->first_keys ? ((const int32_t *)a->first_keys->data)[a->row + r] : 0;
     double sum = 0;
     for (int64_t c = 0; c <= r; c++) {
         double score = 0;
         for (int64_t i = 0; i < a->h->size; i++) score += in(a, r, a->q + i) * in(a, c, a->k + i) * scale_of(a->h);
         if (cap > 0) score = cap * tanh(score / cap);
-        p[c] = a->h->window && r - c >= a->h->window ? 0 : exp(score);
+        p[c] = c < first || (a->h->window && r - c >= a->h->window) ? 0 : exp(score);
         sum += p[c];
     }
     p[r + 1] = a->sinks ? exp(value_of(a->sinks->dtype, a->sinks->data, a->index)) : 0;
@@ -234,7 +236,7 @@ static bounds bounds_of(const heads *h, const operand *qkv, const numbers *of, c
     const bounds b = {all[0], all[1], {all[2], all[3]}, all[4]};
     for (int64_t s = 0; s < h->n_sequences; s++)
         for (int64_t i = 0; i < h->n_heads; i++) {
-            const head a = head_of(h, x, dy, of->sinks, s, i);
+            const head a = head_of(h, x, dy, of, s, i);
             for (int64_t r = 0; r < h->context; r++) {
                 weights_of(&a, r, p);
                 forward_sizes(&a, r, p, b.y);
@@ -269,6 +271,15 @@ static void bounds_free(bounds *b)
         if (all[i]) test_free(all[i]);
 }
 
+static operand *add_first_keys(kernel_test *test, const heads *h)
+{
+    operand *made = add_operand(test, AT(attention.first_keys), QDR_I32, h->n_sequences * h->context);
+    int32_t *first = made->data;
+    for (int64_t i = 0; i < made->n; i++)
+        first[i] = i % h->context && test_between(&seed, 0, 20) ? first[i - 1] : (int32_t)(i % h->context);
+    return made;
+}
+
 static numbers add_numbers(kernel_test *test, const heads *h)
 {
     numbers made = {.sinks = NULL};
@@ -279,6 +290,7 @@ static numbers add_numbers(kernel_test *test, const heads *h)
         made.gammas[0] = add_random(test, AT(attention.q_gamma), h->dtype, h->size, low, low + 1.2);
         made.gammas[1] = add_random(test, AT(attention.k_gamma), h->dtype, h->size, low, low + 1.2);
     }
+    if (h->documents) made.first_keys = add_first_keys(test, h);
     if (h->sinks) made.sinks = add_random(test, AT(attention.sinks), h->dtype, h->n_heads, -1, 1);
     return made;
 }
@@ -367,6 +379,7 @@ static heads random_scores(heads h)
     h.head_norm = (int)test_between(&seed, 0, 1);
     h.one_plus = (int)test_between(&seed, 0, 1);
     h.sinks = (int)test_between(&seed, 0, 1);
+    h.documents = (int)test_between(&seed, 0, 1);
     return h;
 }
 
@@ -378,9 +391,41 @@ TEST(scores)
     check_heads((heads){0, 2, 300, 2, 1, 4, .sinks = 1});
     check_heads((heads){0, 0, 7, 2, 2, 4, .head_norm = 1, .sinks = 1}); /* no rows */
     check_heads((heads){0, 2, 17, 4, 2, 8, .cap = 0.5});
+    check_heads((heads){0, 2, 150, 2, 1, 8, .documents = 1});
+    check_heads((heads){0, 1, 200, 4, 2, 40, .window = 90, .documents = 1});
     check_heads((heads){0, 1, 70, 2, 1, 130, .window = 33, .scale = 0.02, .cap = 2});
     for (int round = 0; round < cases(8); round++)
         check_heads(random_scores(heads_of(1, test_between(&seed, 1, 200), 2, 1, test_between(&seed, 1, 40))));
+}
+
+/* The first of several faults is found, whatever it is, and nothing outside the sequence is read. */
+TEST(first_keys_that_are_refused)
+{
+    enum { CONTEXT = 70, N = 2 * CONTEXT };
+    static const struct {
+        int64_t row;
+        int32_t key, least;
+    } wrong[] = {{CONTEXT + 40, 41, 0}, {0, -1, 0}, {CONTEXT, INT32_MAX, 0}, {60, 4, 5}, {N - 1, INT32_MIN, 0}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const int64_t row = wrong[i].row;
+        kernel_test test = attention_of(QDRI_K_ATTENTION_FORWARD, &(heads){QDR_F32, 2, CONTEXT, 2, 1, 8, .window = 0});
+        int32_t *first = add_operand(&test, AT(attention.first_keys), QDR_I32, N)->data;
+        for (int64_t r = row / CONTEXT * CONTEXT; r < row; r++) first[r] = wrong[i].least;
+        for (int64_t r = row / CONTEXT * CONTEXT; r < row && r % CONTEXT < wrong[i].least; r++) first[r] = 0;
+        for (int64_t r = row; r < N; r++) first[r] = wrong[i].key;
+        add_random(&test, AT(attention.qkv), QDR_F32, N * 32, -1, 1);
+        add_result(&test, AT(attention.out), QDR_F32, N * 16, 0, 0);
+        add_result(&test, AT(attention.saved), QDR_F32, N * 2, 0, 0);
+        test.no_cpu = 1;
+        check_kernel(&test);
+        assert_int_equal(target.fault->found, 1);
+        assert_int_equal(target.fault->kind, QDRI_FAULT_FIRST_KEY);
+        assert_int_equal(target.fault->row, row);
+        assert_int_equal(target.fault->id, wrong[i].key);
+        assert_int_equal(target.fault->least, wrong[i].least);
+        assert_int_equal(target.fault->most, row % CONTEXT);
+        *target.fault = (qdri_cuda_fault){0};
+    }
 }
 
 /* Heads that go to tensor cores. */

@@ -249,7 +249,7 @@ TEST(faults_are_noted)
         assert_int_equal(target.fault->kind, kind);
         assert_int_equal(target.fault->id, WRONG);
         assert_int_equal(target.fault->row, 1200);
-        assert_int_equal(target.fault->vocab, VOCAB);
+        assert_int_equal(target.fault->most, VOCAB - 1);
         *target.fault = (qdri_cuda_fault){0};
     }
 }

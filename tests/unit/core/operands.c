@@ -5,7 +5,7 @@
 
 #include "qdr_test.h"
 
-enum { MOST_READS = 9, MOST_WRITES = 6 };
+enum { MOST_READS = 10, MOST_WRITES = 6 };
 
 /* What a kernel reads and what it writes, in the order of a task's operands. */
 static const struct {
@@ -28,11 +28,12 @@ static const struct {
      {AT(norm.work), AT(norm.dgamma), AT(norm.dbeta)}},
     {QDRI_K_NORM_BACKWARD, {AT(norm.dy), AT(norm.x), AT(norm.stats), AT(norm.gamma), AT(norm.work)}, {AT(norm.dx)}},
     {QDRI_K_ATTENTION_FORWARD,
-     {AT(attention.qkv), AT(attention.rotation), AT(attention.q_gamma), AT(attention.k_gamma), AT(attention.sinks)},
+     {AT(attention.qkv), AT(attention.rotation), AT(attention.q_gamma), AT(attention.k_gamma), AT(attention.sinks),
+      AT(attention.first_keys)},
      {AT(attention.out), AT(attention.saved), AT(attention.work)}},
     {QDRI_K_ATTENTION_BACKWARD,
      {AT(attention.dy), AT(attention.qkv), AT(attention.y), AT(attention.saved), AT(attention.rotation),
-      AT(attention.q_gamma), AT(attention.k_gamma), AT(attention.sinks)},
+      AT(attention.q_gamma), AT(attention.k_gamma), AT(attention.sinks), AT(attention.first_keys)},
      {AT(attention.out), AT(attention.work), AT(attention.d_q_gamma), AT(attention.d_k_gamma), AT(attention.d_sinks)}},
     {QDRI_K_EMBED_FORWARD, {AT(embed.tokens), AT(embed.e)}, {AT(embed.y)}},
     {QDRI_K_EMBED_BACKWARD, {AT(embed.tokens), AT(embed.dy)}, {AT(embed.de)}},

@@ -8,6 +8,7 @@ typedef struct head {
     int64_t context, head_size;
     int64_t qk_stride, in_stride, out_stride; /* of q, k; of v, dq, dk, dv; of o, d_o */
     int64_t window;
+    const int32_t *first_keys; /* of the sequence's rows; NULL: none */
     real scale, cap, sink; /* sink -inf: none */
     const real *q, *k, *v, *d_o;
     real *o, *dq, *dk, *dv;
@@ -40,8 +41,12 @@ static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t
     real_product(&product);
 }
 
-/* The first key that a row sees. */
-static int64_t first_key(const head *h, int64_t row) { return row < h->window ? 0 : row - h->window + 1; }
+/* The first key that a row sees; a later row never sees an earlier one. */
+static int64_t first_key(const head *h, int64_t row)
+{
+    const int64_t in_window = row < h->window ? 0 : row - h->window + 1;
+    return h->first_keys && h->first_keys[row] > in_window ? h->first_keys[row] : in_window;
+}
 
 /* What a row does not see, before `first` and from `end` on. */
 static void clear_outside(real *row, int64_t first, int64_t end, int64_t n)
@@ -310,6 +315,7 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
     const int64_t context = kernel->u.attention.context;
     const int64_t hs = kernel->u.attention.head_size;
     const elem *sinks = kernel->u.attention.sinks;
+    const int32_t *first_keys = kernel->u.attention.first_keys;
     real *work = kernel->u.attention.work, *d_sinks = kernel->u.attention.d_sinks;
     return (head){
         .context = context,
@@ -318,6 +324,7 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
         .in_stride = ELEM_IS_REAL ? at->in_width : hs,
         .out_stride = ELEM_IS_REAL ? at->out_width : hs,
         .window = kernel->u.attention.window,
+        .first_keys = first_keys ? first_keys + at->row : NULL,
         .scale = (real)kernel->u.attention.scale,
         .cap = (real)kernel->u.attention.cap,
         .sink = sinks ? get(sinks[head_index]) : -(real)INFINITY,

@@ -122,11 +122,11 @@ __global__ void __launch_bounds__(threads) forward(attention_shape shape, scorin
         top[i] = sinks ? get(sinks[at.head]) : no_score<R>;
         sum[i] = sinks && lane_number() == 0 ? 1 : 0;
     }
-    for (int64_t key0 = shape.first_key(at.row0, tile); key0 <= at.row0; key0 += tile) {
+    for (int64_t key0 = shape.first_key(at.begin, at.row0, tile); key0 <= at.row0; key0 += tile) {
         dot_rows(scores, shared, shape, q, at.row0, k, key0);
 #pragma unroll
         for (int i = 0; i < warp_rows; i++) {
-            const bool is_seen = shape.sees(at.row0 + first + i, key0 + lane_number());
+            const bool is_seen = shape.sees(at.begin, at.row0 + first + i, key0 + lane_number());
             const R score = is_seen ? how.score(scores[i]) : no_score<R>;
             const R above = larger::of(top[i], warp_total<larger>(score));
             const R weight = is_seen ? real_exp(score - above) : 0;
@@ -153,6 +153,7 @@ __global__ void __launch_bounds__(threads) forward(attention_shape shape, scorin
 
 /* Everything that belongs to one query head. */
 template <typename T> struct query_head {
+    int64_t begin; /* of the sequence */
     head_rows<T> q, k, v, dy;
     const real_of<T> *log_sums;
     real_of<T> *deltas; /* Σ P·dP of each row, which equals Σ dy·y */
@@ -163,7 +164,8 @@ __device__ inline query_head<T> find_head(const attention_shape &shape, int64_t 
                                           const T *qkv, const T *dy, const real_of<T> *log_sums, real_of<T> *deltas)
 {
     const int64_t kv = head / shape.group();
-    return {rows_of(qk, begin, shape.qk_width, head * shape.head_size),
+    return {begin,
+            rows_of(qk, begin, shape.qk_width, head * shape.head_size),
             rows_of(qk, begin, shape.qk_width, shape.k_col(kv)),
             rows_of(qkv, begin, shape.in_width(), shape.v_col(kv)),
             rows_of(dy, begin, shape.out_width(), head * shape.head_size),
@@ -184,7 +186,7 @@ __device__ inline void query_weights(real_of<T> (&weights)[warp_rows], real_of<T
 #pragma unroll
     for (int i = 0; i < warp_rows; i++) {
         const int64_t row = first + i;
-        const bool is_seen = shape.sees(row, key0 + lane_number()) && row < shape.context;
+        const bool is_seen = shape.sees(head.begin, row, key0 + lane_number()) && row < shape.context;
         const real_of<T> score = how.score(weights[i]);
         steep[i] = how.slope(score);
         weights[i] = is_seen ? real_exp(score - head.log_sums[row]) : 0;
@@ -200,7 +202,7 @@ __device__ inline void sum_deltas(real_of<T> (&deltas)[warp_rows], tiles<real_of
     real_of<T> weights[warp_rows], slopes[warp_rows], steep[warp_rows];
 #pragma unroll
     for (int i = 0; i < warp_rows; i++) deltas[i] = 0;
-    for (int64_t key0 = shape.first_key(row0, tile); key0 <= row0; key0 += tile) {
+    for (int64_t key0 = shape.first_key(head.begin, row0, tile); key0 <= row0; key0 += tile) {
         query_weights(weights, slopes, steep, shared, shape, head, row0, key0, how);
 #pragma unroll
         for (int i = 0; i < warp_rows; i++) deltas[i] += weights[i] * slopes[i];
@@ -222,7 +224,7 @@ __global__ void __launch_bounds__(threads)
     const int first = warp_number() * warp_rows;
     R out[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows], steep[warp_rows], deltas[warp_rows];
     sum_deltas(deltas, shared, shape, head, at.row0, how);
-    for (int64_t key0 = shape.first_key(at.row0, tile); key0 <= at.row0; key0 += tile) {
+    for (int64_t key0 = shape.first_key(at.begin, at.row0, tile); key0 <= at.row0; key0 += tile) {
         query_weights(weights, slopes, steep, shared, shape, head, at.row0, key0, how);
 #pragma unroll
         for (int i = 0; i < warp_rows; i++)
@@ -249,11 +251,12 @@ __global__ void __launch_bounds__(threads)
     const attention_tile at = find_tile(shape, shape.n_kv_heads, tile, false);
     const int64_t col = (int64_t)blockIdx.y * out_cols;
     const int first = warp_number() * warp_rows;
+    const int64_t end = shape.rows_end(at.begin, at.row0, tile);
     R dk[warp_rows][D] = {}, dv[warp_rows][D] = {}, weights[warp_rows], slopes[warp_rows];
     for (int64_t i = 0; i < shape.group(); i++) {
         const query_head<T> head = find_head(shape, at.head * shape.group() + i, at.begin, qk, qkv, dy, log_sums,
                                              all_deltas);
-        for (int64_t row0 = at.row0; row0 < shape.rows_end(at.row0, tile); row0 += tile) {
+        for (int64_t row0 = at.row0; row0 < end; row0 += tile) {
             const int64_t row = row0 + lane_number();
             const R log_sum = row < shape.context ? head.log_sums[row] : 0;
             const R delta = row < shape.context ? head.deltas[row] : 0;
@@ -261,7 +264,7 @@ __global__ void __launch_bounds__(threads)
             dot_rows(slopes, shared, shape, head.v, at.row0, head.dy, row0);
 #pragma unroll
             for (int r = 0; r < warp_rows; r++) {
-                const bool is_seen = shape.sees(row, at.row0 + first + r) && row < shape.context;
+                const bool is_seen = shape.sees(at.begin, row, at.row0 + first + r) && row < shape.context;
                 const R score = how.score(weights[r]);
                 weights[r] = is_seen ? real_exp(score - log_sum) : 0;
                 slopes[r] = weights[r] * (slopes[r] - delta) * how.slope(score);
@@ -517,6 +520,25 @@ cudaError_t clear_sums(const qdri_kernel *kernel, const qdri_cuda_target *target
     return cudaMemsetAsync(kernel->u.attention.d_sinks, 0, n_heads * each, target->stream);
 }
 
+/* One block; the first thread that finds an invalid first key writes it. */
+__global__ void check_first_keys(attention_shape shape, qdri_cuda_fault *fault)
+{
+    int64_t row = shape.n_rows;
+    for (int64_t r = threadIdx.x; r < row; r += blockDim.x) {
+        const int32_t key = shape.first_keys[r];
+        if (key < shape.least_first_key(r) || key > r % shape.context) row = r;
+    }
+    const int64_t first = -row_total<larger>(-row);
+    if (threadIdx.x > 0 || first == shape.n_rows || atomicCAS(&fault->claimed, 0, 1) != 0) return;
+    fault->kind = QDRI_FAULT_FIRST_KEY;
+    fault->id = shape.first_keys[first];
+    fault->least = shape.least_first_key(first);
+    fault->row = first;
+    fault->most = first % shape.context;
+    __threadfence_system();
+    *(volatile int32_t *)&fault->found = 1;
+}
+
 } // namespace
 
 cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_target *target)
@@ -527,6 +549,8 @@ cudaError_t qdri_cuda_attention(const qdri_kernel *kernel, const qdri_cuda_targe
     if (is_backward && !kernel->accumulate && (shape.n_rows == 0 || shape.n_heads == 0))
         LAUNCH_TRY(clear_sums(kernel, target));
     if (shape.n_rows == 0) return cudaSuccess;
+    if (shape.first_keys)
+        LAUNCH_TRY(launch(target, dim3(1), dim3(block_threads), 0, check_first_keys, shape, target->fault));
     if (shape.n_heads == 0) { /* the gradients of keys are zero */
         if (bytes == 0 || kernel->kind == QDRI_K_ATTENTION_FORWARD) return cudaSuccess;
         return cudaMemsetAsync(kernel->u.attention.out, 0, bytes, target->stream);

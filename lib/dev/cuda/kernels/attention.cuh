@@ -8,6 +8,7 @@
 
 struct attention_shape {
     int64_t n_rows, context, n_heads, n_kv_heads, head_size, window;
+    const int32_t *first_keys;
     int64_t qk_width; /* columns of a matrix of queries and keys: in_width(), or less if they have been turned */
     __host__ __device__ int64_t in_width() const { return (n_heads + 2 * n_kv_heads) * head_size; }
     __host__ __device__ int64_t out_width() const { return n_heads * head_size; }
@@ -16,17 +17,38 @@ struct attention_shape {
     __host__ __device__ int64_t v_col(int64_t kv) const { return (n_heads + n_kv_heads + kv) * head_size; }
     /* Where the sums of a query head and sequence begin: [sequence, head, row], as in cuDNN. */
     __host__ __device__ int64_t sums_at(int64_t head, int64_t begin) const { return begin * n_heads + head * context; }
-    /* A key and a row within the window, neither of which comes after the row. */
-    __device__ bool sees(int64_t row, int64_t key) const { return (uint64_t)(row - key) < (uint64_t)window; }
-    /* Where the tiles of keys begin that rows from row0 on see, and where the rows end that see n keys from key0 on. */
-    __device__ int64_t first_key(int64_t row0, int tile_rows) const
+    /* The first key that a row sees, of the sequence that begins in row `begin`; less than 0: all. A later row never
+     * sees an earlier one. */
+    __device__ int64_t first_seen(int64_t begin, int64_t row) const
     {
-        return row0 < window ? 0 : (row0 - window + 1) / tile_rows * tile_rows;
+        const int64_t in_window = row - window + 1;
+        if (!first_keys || row >= context) return in_window;
+        const int64_t given = first_keys[begin + row] < row ? first_keys[begin + row] : row; /* if it is invalid */
+        return given > in_window ? given : in_window;
     }
-    __device__ int64_t rows_end(int64_t key0, int n) const
+    __device__ int32_t least_first_key(int64_t row) const { return row % context ? first_keys[row - 1] : 0; }
+    __device__ bool sees(int64_t begin, int64_t row, int64_t key) const
     {
-        const int64_t end = key0 + n - 1 + window;
-        return end < context ? end : context;
+        return key <= row && key >= first_seen(begin, row);
+    }
+    /* Where the tiles of keys begin that rows from row0 on see, and where the rows end that see n keys from key0 on. */
+    __device__ int64_t first_key(int64_t begin, int64_t row0, int tile_rows) const
+    {
+        const int64_t first = first_seen(begin, row0);
+        return first < 0 ? 0 : first / tile_rows * tile_rows;
+    }
+    __device__ int64_t rows_end(int64_t begin, int64_t key0, int n) const
+    {
+        int64_t row = key0, end = key0 + n - 1 + window;
+        if (end > context) end = context;
+        while (first_keys && row < end) { /* bisection */
+            const int64_t middle = row + (end - row) / 2;
+            if (first_seen(begin, middle) < key0 + n)
+                row = middle + 1;
+            else
+                end = middle;
+        }
+        return end;
     }
 };
 
@@ -42,6 +64,7 @@ inline attention_shape shape_of(const qdri_kernel *kernel)
             n_kv_heads,
             kernel->u.attention.head_size,
             kernel->u.attention.window,
+            kernel->u.attention.first_keys,
             (n_heads + (qdri_attention_turns(kernel) ? 1 : 2) * n_kv_heads) * kernel->u.attention.head_size};
 }
 

@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(mma_threads)
     const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
     const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
     const int first = mma_warp() * m_tiles * 16, row = row0 + first, last = row + m_tiles * 16 - 1;
-    const int begin = (int)shape.first_key(row0, key_rows);
+    const int begin = (int)shape.first_key(at.begin, row0, key_rows);
     const int end = row0 + block_rows < context ? row0 + block_rows : context;
     float out[m_tiles][HS / 8][4] = {}, scores[m_tiles][key_rows / 8][4];
     softmax_state state;
@@ -388,7 +388,7 @@ __global__ void __launch_bounds__(mma_threads)
     const head_rows<T> v = rows_of(qkv, at.begin, width, shape.v_col(kv));
     const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
     const int first = mma_warp() * q_tiles * 16, row = row0 + first, last = row + q_tiles * 16 - 1;
-    const int begin = (int)shape.first_key(row0, tile_rows);
+    const int begin = (int)shape.first_key(at.begin, row0, tile_rows);
     const int end = row0 + q_rows < context ? row0 + q_rows : context;
     float out[q_tiles][HS / 8][4] = {};
     row_facts facts;
@@ -486,7 +486,7 @@ __global__ void __launch_bounds__(mma_threads)
     const attention_tile at = find_tile(shape, shape.n_kv_heads, k_rows, false);
     const int64_t width = shape.in_width(), out_width = shape.out_width();
     const int context = (int)shape.context, window = (int)shape.window, row0 = (int)at.row0;
-    const int first = mma_warp() * 16, key = row0 + first, end = (int)shape.rows_end(row0, k_rows);
+    const int first = mma_warp() * 16, key = row0 + first, end = (int)shape.rows_end(at.begin, row0, k_rows);
     const int64_t last_head = (at.head + 1) * shape.group() - 1;
     float dk[1][HS / 8][4] = {}, dv[1][HS / 8][4] = {};
     const auto copy_queries = [&](int64_t head, int query0, unsigned turn) {
@@ -565,7 +565,7 @@ cudaError_t qdri_cuda_attention_mma(const qdri_kernel *kernel, const qdri_cuda_t
     const uintptr_t all = (uintptr_t)kernel->u.attention.qkv | (uintptr_t)kernel->u.attention.out |
                           (uintptr_t)kernel->u.attention.y | (uintptr_t)kernel->u.attention.dy;
     if (!qdri_is_narrow(kernel->dtype) || all % 16 != 0 || kernel->u.attention.context > most_context ||
-        kernel->u.attention.cap > 0)
+        kernel->u.attention.cap > 0 || kernel->u.attention.first_keys)
         return cudaErrorNotSupported;
     return kernel->dtype == QDR_F16 ? launch_type<f16>(kernel, target) : launch_type<bf16>(kernel, target);
 }

@@ -19,7 +19,7 @@ __global__ void check_ids(const int32_t *ids, int64_t n, int64_t vocab, int32_t 
     fault->kind = is_target ? QDRI_FAULT_TARGET : QDRI_FAULT_TOKEN;
     fault->id = ids[first];
     fault->row = first;
-    fault->vocab = vocab;
+    fault->most = vocab - 1;
     __threadfence_system();
     *(volatile int32_t *)&fault->found = 1;
 }

@@ -14,15 +14,21 @@
 extern "C" {
 #endif
 
-typedef enum qdri_cuda_fault_kind { QDRI_FAULT_TOKEN, QDRI_FAULT_TARGET, QDRI_FAULT_RATE } qdri_cuda_fault_kind;
+typedef enum qdri_cuda_fault_kind {
+    QDRI_FAULT_TOKEN,
+    QDRI_FAULT_TARGET,
+    QDRI_FAULT_FIRST_KEY,
+    QDRI_FAULT_RATE
+} qdri_cuda_fault_kind;
 
-/* A token or target outside the vocabulary, or rates of a step that differ, recorded by a kernel. */
+/* A token or target outside the vocabulary, a first key that its row cannot have, or rates of a step that differ,
+ * recorded by a kernel. */
 typedef struct qdri_cuda_fault {
     int32_t found; /* 0: none; the other fields describe the first one */
     int32_t kind; /* qdri_cuda_fault_kind */
     int32_t claimed; /* set by the kernel that writes the other fields */
-    int32_t id; /* of a token or target, as the next two */
-    int64_t row, vocab;
+    int32_t id, least; /* of a token, target or first key; least and most: what it may be */
+    int64_t row, most;
     double lr; /* this rank's */
 } qdri_cuda_fault;
 
