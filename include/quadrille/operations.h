@@ -65,7 +65,7 @@ typedef struct qdr_attention_desc {
  * A first key after its row, or before that of the row before it, is an asynchronous error (qdr_context_status()):
  * QDR_ERR_ARGUMENT with the row on this rank. Models price attention as if there were no first keys.
  *
- * `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q equally wide or r times as
+ * `in` has blocks q, k, v, all of whole heads: k and v equally wide, in units of head_size; q as wide, or r times as
  * wide (grouped queries: query heads 0 … r-1 read key head 0, and so on). With q in units of head_size·r each rank has
  * the key heads that its queries need; if the axis has more ranks than there are key heads, the remaining ranks idle.
  * With q in units of head_size all ranks get query heads; if these need key heads of other ranks, all keys and values

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens and targets outside the vocabulary fail the kernels that read them; negative ones do not. First keys that a row
- * cannot have do. */
+/* Tokens and targets outside the vocabulary fail the kernels that read them; negative ones do not. First keys that a
+ * row cannot have do. */
 #include "device.h"
 
 enum { N_ROWS = 37, N_COLS = 3, VOCAB = 10, BEGIN = 4, END = 7 };

@@ -1,7 +1,163 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values that rank 1 passes in test_same.c: one line for each member of each description and each argument. */
+/* What all ranks pass in test_same.c, and the values that rank 1 passes: one line for each member of each description
+ * and each argument. */
 #ifndef TEST_DIST_SAME_CASES_H
 #define TEST_DIST_SAME_CASES_H
+
+#include "dist.h"
+#include "nodes.h"
+
+/* ---- what all pass ---- */
+
+enum { ROWS = 16, UNIT = 4, MOST_ELEMS = 16 * 16 };
+
+/* 64 bytes, after which notes differ. */
+#define SAME_NOTE "{\"steps\": 1000000, \"warmup\": 2000, \"batch\": 32, \"seed\": 17, \"r\":"
+
+static const double angles[] = {1, 0.5, 0.25};
+static const qdr_edge same_edges[] = {1}; /* of tokens */
+
+/* The arguments of all calls, in the order in which they are made. */
+typedef struct subject {
+    qdr_grid_opts grid;
+    qdr_matrix from, to;
+    qdr_dtype moved;
+    qdr_stack_opts stack;
+    qdr_codecs codecs;
+    int without_codecs, later_inside;
+    /* Of the large description, which is only built: */
+    const char *tokens_name, *input_name, *head_name, *gelu_name, *residual_name, *ce_name;
+    qdr_edge_desc input;
+    int with_gradient, tokens, gelu_twice, more;
+    qdr_embedding_desc embedding;
+    int other_table, head_in;
+    qdr_layout head_layout;
+    qdr_linear_desc linear;
+    int linear_in, norm_in, heads_in, gelu_in, residual_a, residual_b, logits;
+    qdr_norm_desc norm;
+    qdr_attention_desc attention;
+    qdr_activation_desc activation;
+    int activation_in, scaled_a, scaled_b, capped_logits;
+    qdr_residual_desc residual;
+    qdr_cross_entropy_desc capped;
+    qdr_op_desc op;
+    int op_in;
+    /* Of the small one, which runs: */
+    uint64_t seed, layer_seed;
+    double stddev, layer_stddev;
+    qdr_adamw_opts adamw;
+    int index, which, load_index, forward_flags, backward_flags, linear_backward_flags, joined_flags;
+    double loaded, loss_scale, lr, set_lr, joined_scale;
+    qdr_checkpoint_opts save;
+    qdr_checkpoint_load_opts load;
+    int other_path;
+} subject;
+
+static qdr_status nothing(const qdr_op_call *call, void *user)
+{
+    (void)call;
+    (void)user;
+    return QDR_OK;
+}
+
+static subject usual(const qdr_context *ctx)
+{
+    const int p = qdr_context_size(ctx), x = p % 2 ? 1 : 2;
+    const qdr_matrix matrix = {QDR_INIT(qdr_matrix), .n_rows = ROWS,        .row_unit = 2,
+                               .cols = {{8, 2}},     .split_cols = 1,       .col_axis = QDR_X,
+                               .split_cells = 1,     .scatter_axis = QDR_Y, .scatter_unit = 1};
+    subject s = {
+        .grid = {QDR_INIT(qdr_grid_opts), .x = x, .y = p / x, .z = 1, .d = 1},
+        .from = matrix,
+        .to = matrix,
+        .stack = {QDR_INIT(qdr_stack_opts), .n_rows = ROWS, .row_unit = UNIT, .panels = 1},
+        .codecs = {QDR_INIT(qdr_codecs)},
+        .tokens_name = "t",
+        .input_name = "a",
+        .head_name = "head",
+        .gelu_name = "gelu",
+        .residual_name = "sum",
+        .ce_name = "loss",
+        .input = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_X},
+        .embedding = {QDR_INIT(qdr_embedding_desc), .name = "emb", .vocab = {16, 2}, .features = {8, 2}, .context = 4},
+        .linear = {QDR_INIT(qdr_linear_desc), .name = "fc", .in = {{8, 2}}, .out = {{16, 2}}, .bias = 1},
+        .norm = {QDR_INIT(qdr_norm_desc), .name = "norm", .epsilon = 1e-3, .kind = QDR_NORM_RMS},
+        .attention = {QDR_INIT(qdr_attention_desc), .name = "attention", .head_size = 4, .context = 4,
+                      .rotary_columns = 2, .frequencies = angles},
+        .activation = {QDR_INIT(qdr_activation_desc), .name = "act"},
+        .residual = {QDR_INIT(qdr_residual_desc), .name = "scaled"},
+        .capped = {QDR_INIT(qdr_cross_entropy_desc), .name = "capped"},
+        .op = {QDR_INIT(qdr_op_desc), .name = "op", .n_in = 1, .forward = nothing, .backward = nothing},
+        .seed = 1,
+        .layer_seed = 2,
+        .stddev = 0.5,
+        .layer_stddev = 0.25,
+        .adamw = {QDR_INIT(qdr_adamw_opts)},
+        .loaded = 1,
+        .loss_scale = 1,
+        .lr = 0.125,
+        .set_lr = 0.25,
+        .joined_scale = 1,
+        .save = {QDR_INIT(qdr_checkpoint_opts), .note = SAME_NOTE "0.1}"},
+        .load = {QDR_INIT(qdr_checkpoint_load_opts)},
+    };
+    s.to.scatter_rows = 1;
+    return s;
+}
+
+/* Nothing of it needs to run. Adding is local, and right on each rank. */
+static void describe(const subject *s, qdr_stack *stack)
+{
+    const qdr_edge_desc on_y = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_Y};
+    const qdr_edge_desc heads4 = {QDR_INIT(qdr_edge_desc), .cols = {{16, 4}, {16, 4}, {16, 4}}, .col_axis = QDR_Y};
+    const qdr_edge_desc heads2 = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}, {8, 2}, {8, 2}}, .col_axis = QDR_Y};
+    const qdr_edge_desc gates = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}, {8, 2}}, .col_axis = QDR_X};
+    const qdr_edge_desc plain = {QDR_INIT(qdr_edge_desc), .cols = {{8, 2}}, .col_axis = QDR_X};
+    qdr_embedding_desc other = {QDR_INIT(qdr_embedding_desc), .name = "emb2", .vocab = {16, 2}, .features = {8, 2}};
+    const qdr_linear_desc logits = {QDR_INIT(qdr_linear_desc), .name = "logits", .in = {{8, 2}}, .out = {{16, 2}}};
+    qdr_edge tokens[2], a, b[2], y, heads[3], out, fc, l[4], act, gate[2];
+    qdr_linear *tables[2];
+    DIST_OK(qdr_stack_add_tokens(stack, s->tokens_name, &tokens[0]));
+    DIST_OK(qdr_stack_add_tokens(stack, "t2", &tokens[1]));
+    DIST_OK(qdr_stack_add_input(stack, s->input_name, &s->input, s->with_gradient, &a));
+    DIST_OK(qdr_stack_add_input(stack, "b", &plain, 0, &b[0]));
+    DIST_OK(qdr_stack_add_input(stack, "b2", &plain, 0, &b[1]));
+    DIST_OK(qdr_stack_add_input(stack, "y", &on_y, 0, &y));
+    DIST_OK(qdr_stack_add_input(stack, "heads", &heads4, 0, &heads[0]));
+    DIST_OK(qdr_stack_add_input(stack, "more heads", &heads4, 0, &heads[1]));
+    DIST_OK(qdr_stack_add_input(stack, "small heads", &heads2, 0, &heads[2]));
+    DIST_OK(qdr_stack_add_input(stack, "gates", &gates, 0, &gate[0]));
+    DIST_OK(qdr_stack_add_input(stack, "more gates", &gates, 0, &gate[1]));
+    DIST_OK(qdr_stack_add_embedding(stack, &s->embedding, tokens[s->tokens], &out, NULL));
+    DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[0]));
+    other.name = "emb3";
+    DIST_OK(qdr_stack_add_embedding(stack, &other, tokens[0], &out, &tables[1]));
+    DIST_OK(test_add_tied_head(stack, s->head_name, tables[s->other_table], s->head_layout, b[s->head_in], &out));
+    DIST_OK(qdr_stack_add_linear(stack, &s->linear, s->linear.transposed ? y : b[s->linear_in], &fc, NULL));
+    for (int i = 0; i < 4; i++) DIST_OK(qdr_stack_add_linear(stack, &logits, b[0], &l[i], NULL));
+    DIST_OK(qdr_stack_add_norm(stack, &s->norm, b[s->norm_in], &out));
+    DIST_OK(qdr_stack_add_attention(stack, &s->attention, heads[s->heads_in], &out));
+    DIST_OK(qdr_stack_add_activation(stack, &s->activation, gate[s->activation_in], &out));
+    DIST_OK(qdr_stack_add_gelu(stack, s->gelu_name, b[s->gelu_in], &act));
+    for (int i = 0; i < s->gelu_twice; i++) DIST_OK(qdr_stack_add_gelu(stack, "twice", act, &act));
+    DIST_OK(qdr_stack_add_residual(stack, s->residual_name, b[s->residual_a], b[s->residual_b], &out));
+    DIST_OK(qdr_stack_add_residual_with(stack, &s->residual, b[s->scaled_a], b[s->scaled_b], &out));
+    qdr_op_desc op = s->op;
+    for (int i = 0; i < op.n_in; i++) op.in[i] = b[s->op_in];
+    DIST_OK(qdr_stack_add_op(stack, &op, &out));
+    DIST_OK(qdr_stack_add_cross_entropy(stack, s->ce_name, l[s->logits], &out));
+    DIST_OK(qdr_stack_add_cross_entropy_with(stack, &s->capped, l[2 + s->capped_logits], &out));
+    if (s->more) DIST_OK(qdr_stack_add_gelu(stack, "more", act, &act));
+}
+
+/* ---- what rank 1 passes ---- */
+
+typedef struct variation {
+    const char *what; /* "struct.member" or "function(parameter)" */
+    void (*vary)(subject *s);
+    const char *words; /* of the sentence */
+    int checked; /* only with QDR_CHECK=1 */
+} variation;
 
 /* name; what is passed; words of the sentence */
 #define CASES(X)                                                                                                       \

@@ -5,6 +5,7 @@
 #include "dist.h"
 #include "linear/internal.h"
 #include "schedule/network.h"
+#include "schedule/ops/op.h"
 
 enum { MOST_CONTEXT = 7, MOST_SEQUENCES = 6, MOST_ROWS = MOST_CONTEXT * MOST_SEQUENCES, MOST_PASSES = 2 };
 
@@ -199,6 +200,36 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
     return qdri_stack_add_node(m->stack, &named, edge);
 }
 
+static int reads(const qdr_stack *stack, int node, qdri_ref what)
+{
+    const qdri_schedule *backward = &stack->lists.backward[0];
+    int n = 0;
+    for (int t = 0; t < backward->n_tasks; t++)
+        for (int i = 0; backward->tasks[t].node == node && i < backward->tasks[t].n_reads; i++)
+            n += backward->tasks[t].reads[i].buffer == what.buffer;
+    return n > 0;
+}
+
+/* A backward reads of what the forward left, if there is any on this rank, what qdri_op.backward_needs says; but where
+ * key heads are gathered, a copy of its input. */
+static void check_needs(const qdr_stack *stack)
+{
+    const qdri_net *net = &stack->net;
+    for (int i = 0; i < net->n_nodes; i++) {
+        const qdri_node *node = &net->nodes[i];
+        const int needs = qdri_node_is_layer(node) ? 0 : qdri_op_backward_needs(node->kind);
+        for (int k = 0; needs && k < node->n_in + 2; k++) {
+            const int edge = k < node->n_in ? node->in[k] : node->out, is_saved = k > node->n_in;
+            const int bit = k < node->n_in ? QDRI_NEEDS_INPUT << k : is_saved ? QDRI_NEEDS_SAVED : QDRI_NEEDS_OUTPUT;
+            const qdri_ref what = is_saved ? node->saved : edge < 0 ? QDRI_NO_REF : net->edges[edge].value;
+            if (what.buffer < 0 || (k == 0 && node->keys.gathered)) continue;
+            DIST_CHECK(reads(stack, i, what) == ((needs & bit) > 0),
+                       "the backward of %s reads %d of what bit %x of %x says", node->name, reads(stack, i, what),
+                       (unsigned)bit, (unsigned)needs);
+        }
+    }
+}
+
 static void make_stack(uint64_t *seed, mixture *m)
 {
     const int context = m->oracle.context;
@@ -227,6 +258,7 @@ static void make_stack(uint64_t *seed, mixture *m)
     else
         DIST_OK(qdr_stack_add_network(m->stack, part.network, &desc, m->tokens_at, &m->targets_at));
     m->memory = dist_build_in_nan(m->stack);
+    check_needs(m->stack);
 }
 
 static void fill(const mixture *m, qdr_edge edge, const int32_t *values)

@@ -365,49 +365,6 @@ TEST(refused_nodes_leave_nothing)
     qdri_net_free(&net);
 }
 
-static int reads(const qdri_task *task, qdri_ref what)
-{
-    for (int i = 0; i < task->n_reads; i++)
-        if (what.buffer >= 0 && task->reads[i].buffer == what.buffer) return 1;
-    return 0;
-}
-
-/* Of what the forward left: the bits are those of qdri_op.backward_needs. */
-static int needs_of(const qdri_net *net, const qdri_schedule *backward, int number)
-{
-    const qdri_node *node = &net->nodes[number];
-    int needs = 0;
-    for (int t = 0; t < backward->n_tasks; t++) {
-        const qdri_task *task = &backward->tasks[t];
-        if (task->node != number) continue;
-        for (int i = 0; i < node->n_in; i++)
-            if (reads(task, net->edges[node->in[i]].value)) needs |= QDRI_NEEDS_INPUT << i;
-        if (node->out >= 0 && reads(task, net->edges[node->out].value)) needs |= QDRI_NEEDS_OUTPUT;
-        if (reads(task, node->saved)) needs |= QDRI_NEEDS_SAVED;
-    }
-    return needs;
-}
-
-TEST(a_backward_reads_what_it_needs)
-{
-    built b = {0};
-    int n_kinds[QDRI_N_NODE_KINDS] = {0};
-    for (int i = 0; i < 2 * N_GRIDS; i++) {
-        const gpt_net gpt = small_gpt(i % 2 ? QDR_SCATTERED : QDR_REPLICATED);
-        build(&b, &gpt, grids[i / 2], 0);
-        for (int node = 0; node < b.net.n_nodes; node++) {
-            const qdri_node_kind kind = b.net.nodes[node].kind;
-            if (qdri_node_is_layer(&b.net.nodes[node])) continue;
-            n_kinds[kind]++;
-            assert_int_equal(needs_of(&b.net, &b.lists.backward[0], node), qdri_op_backward_needs(kind));
-        }
-    }
-    assert_true(n_kinds[QDRI_NODE_NORM] && n_kinds[QDRI_NODE_ATTENTION] && n_kinds[QDRI_NODE_ACTIVATION] &&
-                n_kinds[QDRI_NODE_RESIDUAL] && n_kinds[QDRI_NODE_CROSS_ENTROPY]);
-    qdri_net_lists_free(&b.lists);
-    qdri_net_free(&b.net);
-}
-
 TEST(an_embedding_is_tied_once)
 {
     static const int sizes[QDR_N_AXES] = {1, 1, 1, 1};
