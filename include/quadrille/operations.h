@@ -121,9 +121,11 @@ typedef struct qdr_cross_entropy_desc {
     const char *name;
     double factor; /**< of the logits; 0: 1 */
     double cap; /**< > 0: their largest size, after the factor; 0: none */
+    double z_loss; /**< each row that is counted adds z_loss · (log Σ exp)² of its logits to the loss, such as 1e-4; 0:
+                      nothing */
 } qdr_cross_entropy_desc;
 /** Cross-entropy of factor · logits, or with a cap of cap · tanh(factor · logits / cap), computed in fp32 (F64 in f64).
- *  @retval QDR_ERR_ARGUMENT  the factor is not finite; the cap is negative, NaN or infinite */
+ *  @retval QDR_ERR_ARGUMENT  the factor is not finite; cap or z_loss is negative, NaN or infinite */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_cross_entropy_with(qdr_stack *stack, const qdr_cross_entropy_desc *desc,
                                                                   qdr_edge logits, qdr_edge *targets);
 

@@ -201,6 +201,7 @@ typedef struct qdr_network_desc {
     int only_layers; /**< 1: without embedding, last norm, head and loss */
     int stand_ins; /**< 1: an activation that the library lacks is QDR_GELU_TANH, where only time matters */
     const qdr_edge *first_keys; /**< of each layer's attention, as in qdr_attention_desc; NULL: none */
+    double z_loss; /**< as in qdr_cross_entropy_desc */
 } qdr_network_desc;
 /** Adds the nodes of a network, as a plan (plan.h) describes them: from an edge of tokens to the targets of the loss,
  * or with only_layers from an edge of `hidden` columns, split over x in `layout`, to another. Nodes are named

@@ -145,7 +145,7 @@ typedef struct qdri_kernel {
             const void *logits;
             void *work, *work2, *saved, *dlogits;
             double *result;
-            double scale, cap; /* cap 0: none */
+            double scale, cap, z_loss; /* cap, z_loss 0: none */
         } ce;
         struct {
             int64_t n;

@@ -59,6 +59,7 @@ qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network, c
                                     .n_layers = how.n_layers ? how.n_layers : own.layers,
                                     .has_ends = !how.only_layers,
                                     .first_keys = how.first_keys,
+                                    .z_loss = how.z_loss,
                                     .n_ranks_y = stack->net.position.size[QDR_Y],
                                     .first_node = stack->net.n_nodes};
     sink s = {stack, part.n_layers};

@@ -14,6 +14,7 @@ typedef struct qdri_network_part {
     int has_ends; /* also embedding, last norm, head and loss */
     int first_node; /* its number */
     const qdr_edge *first_keys; /* as in qdr_attention_desc */
+    double z_loss; /* as in qdr_cross_entropy_desc */
     int n_ranks_y; /* query heads that share a key head stay together if there is a key head for each */
 } qdri_network_part;
 

@@ -119,8 +119,9 @@ static void check_loss(const part *p)
         assert_true(get(&p->saved, 2 * r) == get(&p->maxima, r));
         check_near(&p->saved, 2 * r + 1, log_sum, gamma_of(p->k.dtype, 2) * fabsl(log_sum), "log");
         if (p->targets[r] < 0) continue;
-        loss += log_sum - get(&p->sums, 2 * r + 1);
-        size += fabsl(log_sum) + fabsl(get(&p->sums, 2 * r + 1));
+        const ref whole = get(&p->maxima, r) + log_sum, z_loss = (ref)p->k.u.ce.z_loss * whole * whole;
+        loss += log_sum - get(&p->sums, 2 * r + 1) + z_loss;
+        size += fabsl(log_sum) + fabsl(get(&p->sums, 2 * r + 1)) + 4 * z_loss;
         n_valid++;
     }
     check_near(&p->result, 0, loss, gamma_of(QDR_F64, p->k.u.ce.n_rows + 3) * size, "loss");
@@ -135,10 +136,13 @@ static void check_dlogits(const part *p, const array *logits)
             const shaped l = shaped_of(p, logits, r * n + c);
             const ref d = l.value - get(&p->saved, 2 * r);
             const ref log_sum = get(&p->saved, 2 * r + 1);
-            const ref share = p->targets[r] < 0 ? 0 : expl(d - log_sum);
+            const ref z_loss = (ref)p->k.u.ce.z_loss, whole = get(&p->saved, 2 * r) + log_sum;
+            const ref probability = p->targets[r] < 0 ? 0 : expl(d - log_sum),
+                      share = probability * (1 + 2 * z_loss * whole);
             const ref want = p->targets[r] < 0 ? 0 : 0.125L * l.slope * (share - (target_column(p, r) == c));
             const int64_t n_roundings = 8 + (int64_t)(2 * (fabsl(d) + fabsl(log_sum)));
-            const ref size = fabsl(l.slope) * share + fabsl(want), of_share = fabsl(l.slope) * share * l.error;
+            const ref sizes = probability * (1 + 4 * z_loss * (fabsl(get(&p->saved, 2 * r)) + fabsl(log_sum)));
+            const ref size = fabsl(l.slope) * sizes + fabsl(want), of_share = fabsl(l.slope) * sizes * l.error;
             const ref bound = gamma_of(p->k.dtype, n_roundings) * size + gamma_of(p->k.dtype, l.n_slope) * fabsl(want);
             check_near(&p->dlogits, r * n + c, want, bound + of_share + 1e-34L, "dlogits");
         }
@@ -153,6 +157,7 @@ TEST(parts_of_odd_sizes)
         part p = part_make(float_types[t % N_TYPES], n_rows, n_cols, test_between(&seed, 0, 9), t % 2 ? 3 : 30);
         p.k.factor = (double)test_between(&seed, -2, 4) / 4; /* 0: 1 */
         p.k.u.ce.cap = (double)test_between(&seed, 0, 2) * 5;
+        p.k.u.ce.z_loss = (double)test_between(&seed, 0, 2) / 8;
         part_run(&p, QDRI_K_CE_MAX);
         check_maxima(&p);
         if (n_cols == 0) { /* another part has the maximum */
@@ -215,6 +220,7 @@ TEST(gradient_is_the_difference)
     for (int64_t r = 0; r < 4; r++) p.targets[r] = (int32_t)(2 * r) - 1;
     p.k.factor = 1.5;
     p.k.u.ce.cap = 3;
+    p.k.u.ce.z_loss = 0.25;
     (void)loss_of(&p);
     part_run(&p, QDRI_K_CE_BACKWARD);
     for (int64_t i = 0; i < p.logits.n; i++) {

@@ -242,6 +242,7 @@ typedef struct variation {
     X(qdr_residual_desc, factor, s->residual.factor = 0.5, "residual 'scaled' has factor 1 on rank 0 and 0.5")         \
     X(qdr_cross_entropy_desc, name, s->capped.name = "c", "cross-entropy 'capped' on rank 0 and cross-entropy 'c'")    \
     X(qdr_cross_entropy_desc, factor, s->capped.factor = 2, "cross-entropy 'capped' has factor 1 on rank 0 and 2")     \
+    X(qdr_cross_entropy_desc, z_loss, s->capped.z_loss = 0.5, "cross-entropy 'capped' has z_loss 0 on rank 0 and 0.5") \
     X(qdr_cross_entropy_desc, cap, s->capped.cap = 5, "cross-entropy 'capped' has cap 0 on rank 0 and 5")              \
     X(qdr_op_desc, name, s->op.name = "op2", "operation 'op' on rank 0 and operation 'op2' on rank 1")                 \
     X(qdr_op_desc, n_in, s->op.n_in = 2, "operation 'op' has n_in 1 on rank 0 and 2 on rank 1")                        \

@@ -94,6 +94,7 @@ static serial_network make_oracle(uint64_t *seed)
     const int sinks = below(seed, 3) == 0;
     serial_network oracle = serial_network_make(&network, context, sinks);
     const uint64_t values = dist_random(seed);
+    oracle.z_loss = maybe(seed, 0.25);
     for (int i = 0; i < oracle.n_tensors; i++)
         for (int64_t k = 0; k < oracle.tensors[i].n; k++)
             oracle.tensors[i].value[k] = (strstr(oracle.tensors[i].name, "gamma") && !network.norm_one_plus) +
@@ -238,11 +239,12 @@ static void make_stack(uint64_t *seed, mixture *m)
                                     .context = context,
                                     .layout = m->layout,
                                     .first_keys = first_keys,
+                                    .z_loss = m->oracle.z_loss,
                                     .n_layers = m->oracle.network.layers,
                                     .has_ends = 1,
                                     .n_ranks_y = qdr_grid_size(m->grid, QDR_Y)};
     const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = context, .layout = m->layout,
-                                   .first_keys = first_keys};
+                                   .first_keys = first_keys, .z_loss = m->oracle.z_loss};
     m->stack = dist_stack(m->grid, (qdr_stack_opts){.n_rows = m->n_rows,
                                                     .row_unit = context,
                                                     .dtype = m->dtype,

@@ -419,9 +419,10 @@ static double forward(serial_network *net, const int32_t *tokens, const int32_t 
         const int64_t made = shaped(net, place(logits, row, 0), n->vocab, n->logits_factor != 0 ? n->logits_factor : 1,
                                     n->logits_cap),
                       log_sum = add_log_sum(net, made, n->vocab, -1);
-        net->values[log_sum].gradient = scale;
+        const double whole = get(net, log_sum);
+        net->values[log_sum].gradient = scale * (1 + 2 * net->z_loss * whole);
         net->values[made + targets[row]].gradient = -scale;
-        sum += get(net, log_sum) - get(net, made + targets[row]);
+        sum += whole - get(net, made + targets[row]) + net->z_loss * whole * whole;
     }
     return sum;
 }

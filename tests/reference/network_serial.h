@@ -44,6 +44,7 @@ typedef struct serial_edge {
 typedef struct serial_network {
     qdr_network network;
     int context, sinks; /* sinks 1: each head has a further score, a parameter */
+    double z_loss; /* the caller's to set, as in qdr_cross_entropy_desc */
     const int32_t *first_keys; /* of all rows, the caller's to set; NULL: none. As in qdr_attention_desc */
     int n_tensors;
     serial_tensor *tensors; /* in the order of their use, which is a stack's */

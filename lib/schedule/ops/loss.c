@@ -16,6 +16,12 @@ static size_t sums_offset(int64_t n_rows, qdr_dtype dtype)
     return qdri_align_bytes((size_t)n_rows * qdr_dtype_bytes(qdri_sum_type(dtype)), ALIGN);
 }
 
+static qdr_status check_number(const char *name, const char *what, double number)
+{
+    if (number >= 0 && !isinf(number)) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the %s is %g; use a finite number > 0, 0 means none", name, what, number);
+}
+
 static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *targets)
 {
     const char *name = desc->name;
@@ -24,9 +30,8 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *targe
     qdri_node *node = NULL;
     QDR_TRY(qdri_op_check_inputs(net, name, 1, &logits));
     QDR_TRY(qdri_op_check_factor(name, factor));
-    if (!(cap >= 0) || isinf(cap))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the cap of logits is %g; use a finite number > 0, 0 means none", name,
-                        cap);
+    QDR_TRY(check_number(name, "cap of logits", cap));
+    QDR_TRY(check_number(name, "factor of the z-loss", desc->u.loss.z_loss));
     if (qdri_blocks_count(net->edges[logits].matrix.cols) != 1 || net->edges[logits].n_uses)
         return QDR_FAIL(QDR_ERR_SHAPE, "%s: '%s' must be one block of logits that nothing else reads", name,
                         net->edges[logits].name);
@@ -35,6 +40,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *targe
     const qdri_kernel kernel = {.factor = factor,
                                 .u.ce = {.n_cols = owned->n_cols,
                                          .cap = cap,
+                                         .z_loss = desc->u.loss.z_loss,
                                          .begin = owned->cols[0].begin,
                                          .vocab = net->edges[logits].matrix.cols[0].width}};
     size_t saved_bytes;
@@ -58,6 +64,7 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
     (void)net;
     qdri_facts_add_real(facts, who, "factor", desc->u.loss.factor == 0 ? 1 : desc->u.loss.factor);
     qdri_facts_add_real(facts, who, "cap", desc->u.loss.cap);
+    qdri_facts_add_real(facts, who, "z_loss", desc->u.loss.z_loss);
 }
 
 static qdri_kernel kernel_of(const qdri_op_part *p, qdri_kernel_kind kind)

@@ -112,7 +112,8 @@ static void ce_loss(const qdri_kernel *kernel)
         saved[2 * r] = maxima[r];
         saved[2 * r + 1] = (real)log_sum;
         if (kernel->u.ce.targets[r] < 0) continue;
-        loss += log_sum - (double)sums[2 * r + 1];
+        const double whole = (double)maxima[r] + log_sum;
+        loss += log_sum - (double)sums[2 * r + 1] + kernel->u.ce.z_loss * whole * whole;
         n_valid++;
     }
     kernel->u.ce.result[0] = loss;
@@ -126,7 +127,7 @@ ONE_FUNCTION void ce_backward_of(const qdri_kernel *kernel, ce_function logit, c
     const elem *logits = kernel->u.ce.logits;
     const real *saved = kernel->u.ce.saved;
     elem *dlogits = kernel->u.ce.dlogits;
-    const real scale = (real)(kernel->u.ce.scale * qdri_factor_of(kernel));
+    const real scale = (real)(kernel->u.ce.scale * qdri_factor_of(kernel)), z_loss = (real)kernel->u.ce.z_loss;
     if (n == 0) return;
     for (int64_t r = 0; r < kernel->u.ce.n_rows; r++, logits += n, dlogits += n, saved += 2) {
         if (kernel->u.ce.targets[r] < 0) {
@@ -136,13 +137,14 @@ ONE_FUNCTION void ce_backward_of(const qdri_kernel *kernel, ce_function logit, c
         /* The target's element is computed first, because dlogits may be logits. */
         const int64_t column = ce_column(kernel, r);
         const real most = saved[0], log_sum = saved[1], target = column >= 0 ? get(logits[column]) : 0;
+        const real times = 1 + 2 * z_loss * (most + log_sum), scale_of_exp = scale * times;
         SIMD for (int64_t c = 0; c < n; c++)
         {
             const real x = get(logits[c]);
-            dlogits[c] = put(scale * real_exp((logit(shape, x) - most) - log_sum) * slope(shape, x));
+            dlogits[c] = put(scale_of_exp * real_exp((logit(shape, x) - most) - log_sum) * slope(shape, x));
         }
         if (column >= 0)
-            dlogits[column] = put(scale * (real_exp((logit(shape, target) - most) - log_sum) - 1) *
+            dlogits[column] = put(scale * (times * real_exp((logit(shape, target) - most) - log_sum) - 1) *
                                   slope(shape, target));
     }
 }

@@ -107,8 +107,8 @@ __device__ inline void store_loss(double loss, double n_valid, double *result)
 }
 
 template <typename R>
-__global__ void ce_loss(int64_t n_rows, int64_t rows_per_block, int64_t vocab, const int32_t *targets, const R *maxima,
-                        const R *sums, R *saved, double *result)
+__global__ void ce_loss(int64_t n_rows, int64_t rows_per_block, int64_t vocab, double z_loss, const int32_t *targets,
+                        const R *maxima, const R *sums, R *saved, double *result)
 {
     const words here = {0, 0, vocab};
     const int64_t begin = blockIdx.x * rows_per_block;
@@ -119,7 +119,8 @@ __global__ void ce_loss(int64_t n_rows, int64_t rows_per_block, int64_t vocab, c
         saved[2 * r] = maxima[r];
         saved[2 * r + 1] = (R)log_sum;
         if (!has_target(here, targets[r])) continue;
-        loss += log_sum - (double)sums[2 * r + 1];
+        const double whole = (double)maxima[r] + log_sum;
+        loss += log_sum - (double)sums[2 * r + 1] + z_loss * whole * whole;
         n_valid += 1;
     }
     store_loss(loss, n_valid, result);
@@ -138,7 +139,8 @@ __global__ void add_losses(int n, const double *parts, double *result)
 /* A thread reads a logit before it writes to its place: dlogits may be logits. */
 template <typename T, bool CAPPED, bool WIDE>
 __global__ void ce_backward(int64_t n_rows, words here, const T *logits, shape_of<CAPPED, T> shape,
-                            const int32_t *targets, const real_of<T> *saved, real_of<T> scale, T *dlogits)
+                            const int32_t *targets, const real_of<T> *saved, real_of<T> scale, real_of<T> z_loss,
+                            T *dlogits)
 {
     constexpr int V = pack_width<T>;
     typedef real_of<T> R;
@@ -154,10 +156,10 @@ __global__ void ce_backward(int64_t n_rows, words here, const T *logits, shape_o
         const int32_t target = targets[row];
         const bool counts = has_target(here, target);
         const int64_t column = target_column(here, target) - at.col;
-        const R top = saved[2 * row], log_sum = saved[2 * row + 1];
+        const R top = saved[2 * row], log_sum = saved[2 * row + 1], times = 1 + 2 * z_loss * (top + log_sum);
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            const R x = get(values[i].at[k]), share = exp_of<is_quick<T>>((shape.value(x) - top) - log_sum);
+            const R x = get(values[i].at[k]), share = times * exp_of<is_quick<T>>((shape.value(x) - top) - log_sum);
             const R slope = scale * (k == column ? share - 1 : share) * shape.slope(x);
             values[i].at[k] = put<T>(counts ? slope : (R)0);
         }
@@ -200,7 +202,7 @@ template <typename R> cudaError_t launch_loss(const qdri_kernel *kernel, const q
     const int64_t n_blocks = most(1, least(most_blocks, ceil_div(n_rows, block_threads)));
     double *parts = n_blocks > 1 ? (double *)target->scratch : kernel->u.ce.result;
     LAUNCH_TRY(launch(target, dim3((unsigned)n_blocks), dim3(threads_for(n_rows)), 0, ce_loss<R>, n_rows,
-                      ceil_div(n_rows, n_blocks), kernel->u.ce.vocab, kernel->u.ce.targets,
+                      ceil_div(n_rows, n_blocks), kernel->u.ce.vocab, kernel->u.ce.z_loss, kernel->u.ce.targets,
                       (const R *)kernel->u.ce.work, (const R *)kernel->u.ce.work2, (R *)kernel->u.ce.saved, parts));
     if (n_blocks == 1) return cudaSuccess;
     return launch(target, dim3(1), dim3(threads_for(n_blocks)), 0, add_losses, (int)n_blocks, parts,
@@ -223,7 +225,8 @@ cudaError_t launch_backward(const qdri_kernel *kernel, const qdri_cuda_target *t
     const bool wide = is_wide<V>(logits, dlogits) && here.n % V == 0;
     return launch(target, plan.grid, plan.block, 0, wide ? ce_backward<T, CAPPED, true> : ce_backward<T, CAPPED, false>,
                   n_rows, here, logits, make_shape<CAPPED, T>(kernel), kernel->u.ce.targets,
-                  (const R *)kernel->u.ce.saved, (R)(kernel->u.ce.scale * qdri_factor_of(kernel)), dlogits);
+                  (const R *)kernel->u.ce.saved, (R)(kernel->u.ce.scale * qdri_factor_of(kernel)),
+                  (R)kernel->u.ce.z_loss, dlogits);
 }
 
 template <bool CAPPED, typename T> cudaError_t launch_any(const qdri_kernel *kernel, const qdri_cuda_target *target)
