@@ -363,8 +363,8 @@ TEST(documents)
 {
     run_kind((shape){2, 17, 4, 2, 8, .has_documents = 1});
     run_kind((shape){2, 70, 2, 1, 5, .has_documents = 1, .window = 4});
-    run_kind((shape){2, 140, 2, 1, 32, .has_documents = 1, .window = 40, .rotary_columns = 6});
-    run_kind((shape){1, 150, 3, 1, 3, .has_documents = 1, .cap = 2}); /* whole blocks and tiles are not seen */
+    run_kind((shape){1, 140, 1, 1, 6, .has_documents = 1, .window = 30, .rotary_columns = 4});
+    run_kind((shape){1, 150, 1, 1, 3, .has_documents = 1, .cap = 2}); /* whole blocks and tiles are not seen */
 }
 
 TEST(turned_heads)

@@ -391,8 +391,8 @@ TEST(scores)
     check_heads((heads){0, 2, 300, 2, 1, 4, .sinks = 1});
     check_heads((heads){0, 0, 7, 2, 2, 4, .head_norm = 1, .sinks = 1}); /* no rows */
     check_heads((heads){0, 2, 17, 4, 2, 8, .cap = 0.5});
-    check_heads((heads){0, 2, 150, 2, 1, 8, .documents = 1});
-    check_heads((heads){0, 1, 200, 4, 2, 40, .window = 90, .documents = 1});
+    check_heads((heads){0, 2, 70, 2, 1, 8, .documents = 1});
+    check_heads((heads){0, 1, 130, 2, 1, 4, .window = 70, .documents = 1});
     check_heads((heads){0, 1, 70, 2, 1, 130, .window = 33, .scale = 0.02, .cap = 2});
     for (int round = 0; round < cases(8); round++)
         check_heads(random_scores(heads_of(1, test_between(&seed, 1, 200), 2, 1, test_between(&seed, 1, 40))));
