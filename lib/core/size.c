@@ -53,6 +53,13 @@ qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **mem
     return check_memory(*memory, n, bytes_each, what);
 }
 
+qdr_status qdri_malloc(size_t n, size_t bytes_each, const char *what, void **memory)
+{
+    const size_t bytes = n && bytes_each ? n * bytes_each : 1;
+    *memory = n && bytes_each > SIZE_MAX / n ? NULL : malloc(bytes);
+    return check_memory(*memory, n, bytes_each, what);
+}
+
 qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each, const char *what)
 {
     if (n < *capacity) return QDR_OK;

@@ -21,6 +21,9 @@ static inline size_t qdri_align_bytes(size_t bytes, size_t to) { return (bytes +
  * valid pointer. */
 QDR_NODISCARD qdr_status qdri_calloc(size_t n, size_t bytes_each, const char *what, void **memory);
 #define QDRI_NEW(n, what, pointer) qdri_calloc((size_t)(n), sizeof **(pointer), what, (void **)(pointer))
+/* The same, not zeroed: for what is large and written before it is read. */
+QDR_NODISCARD qdr_status qdri_malloc(size_t n, size_t bytes_each, const char *what, void **memory);
+#define QDRI_NEW_UNSET(n, what, pointer) qdri_malloc((size_t)(n), sizeof **(pointer), what, (void **)(pointer))
 /* Makes room for one more item, which is not zeroed; the list may move. */
 QDR_NODISCARD qdr_status qdri_list_grow(void **items, int n, int *capacity, size_t bytes_each, const char *what);
 /* A copy of a string. */

@@ -122,7 +122,7 @@ qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stre
     atomic_init(&made->begun_ns, 0);
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->changed, NULL);
-    QDR_TRY_OUT(status, QDRI_NEW(QDRI_RING_ITEMS, "the items of a stream", &made->items));
+    QDR_TRY_OUT(status, QDRI_NEW_UNSET(QDRI_RING_ITEMS, "the items of a stream", &made->items));
     QDR_TRY_OUT(status, executor_for((qdri_cpu_dev *)dev, kind, &made->executor));
     qdri_executor_attach(made->executor, made);
     *stream = &made->base;
