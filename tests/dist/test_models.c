@@ -8,8 +8,9 @@
  * --write: what save_pretrained() would write, FOLDER/CASE/model.safetensors. --load: networks and parameters are those
  * of FOLDER/CASE.safetensors, which `quadrille ckpt convert` has made of that; one step.
  * Parameters and tokens are functions of names and indices, so that expected.json is all that is read besides the
- * config.json. */
+ * config.json. Where oracle.py has just written expected.safetensors beside it, whole gradients are compared, too. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "common/network_note.h"
 #include "core/json.h"
@@ -38,6 +39,7 @@ typedef struct run {
     tolerance may_be_off;
     const qdri_json_node *expected;
     const char *file; /* of parameters; "": made here */
+    qdr_safetensors *elements; /* of whole gradients, or NULL */
     double logits[N_ROWS * VOCAB]; /* of all ranks */
     pthread_mutex_t lock;
     int n_bad;
@@ -199,6 +201,26 @@ static int check_logits(run *r)
     return check_numbers(sums, "logits", node, r->may_be_off.loss * norm_of(node) + 1e-15);
 }
 
+/* Compares each element of a tensor of the model in the gradient of a parameter; returns how many are off. */
+static int check_elements(const tensor *one, const void *gradient, qdr_dtype type, double norm, double bound)
+{
+    const int64_t n = one->n_rows * one->n_cols;
+    char name[sizeof one->name + sizeof "grad."], which[40];
+    double *expected = malloc((size_t)n * sizeof *expected);
+    int n_bad = 0;
+    DIST_CHECK(expected != NULL, "memory");
+    snprintf(name, sizeof name, "grad.%s", one->name);
+    DIST_OK(qdr_safetensors_read(at->elements, qdr_safetensors_find(at->elements, name), 0, n, QDR_F64, expected));
+    for (int64_t i = 0; i < n; i++) {
+        const double got = dist_get(gradient, type, tensor_place(one, i));
+        if (!is_off(got, expected[i], bound)) continue;
+        snprintf(which, sizeof which, "element %d", (int)i);
+        if (n_bad++ == 0) bad(which, one->name, got, expected[i], fabs(got - expected[i]) / norm);
+    }
+    free(expected);
+    return n_bad;
+}
+
 /* Each of the model's tensors that the parameter holds. */
 static int check_gradient(qdr_stack *stack, int index, const qdri_json_node *gradients)
 {
@@ -215,7 +237,9 @@ static int check_gradient(qdr_stack *stack, int index, const qdri_json_node *gra
         const qdri_json_node node = qdri_json_get(gradients, list.of[t].name);
         double got[N_SHORT];
         measure(&list.of[t], full, type, loss_scale(), got);
-        n_bad += check_numbers(got, list.of[t].name, node, may_be_off(index, t, norm_of(node)));
+        const double norm = norm_of(node), bound = may_be_off(index, t, norm);
+        n_bad += check_numbers(got, list.of[t].name, node, bound);
+        if (at->elements) n_bad += check_elements(&list.of[t], full, type, norm, bound);
     }
     free(full);
     return n_bad;
@@ -415,6 +439,8 @@ static int run_case(const char *name, qdr_dtype dtype, const int *only, const ch
     snprintf(path, sizeof path, "%s/%s/expected.json", getenv("QDR_TEST_NETWORKS"), name);
     DIST_OK(qdri_json_load(path, &document));
     DIST_OK(qdri_json_root(document, &root));
+    snprintf(path, sizeof path, "%s/%s/expected.safetensors", getenv("QDR_TEST_NETWORKS"), name);
+    if (access(path, F_OK) == 0) DIST_OK(qdr_safetensors_open(path, &r.elements));
     pthread_mutex_init(&r.lock, NULL);
     if (is_narrow(dtype)) r.may_be_off = narrow_tolerance(&r);
     for (size_t g = 0; g < sizeof grids / sizeof *grids; g++)
@@ -428,7 +454,9 @@ static int run_case(const char *name, qdr_dtype dtype, const int *only, const ch
             if (!is_narrow(dtype)) r.n_bad += check_logits(&r);
         }
     pthread_mutex_destroy(&r.lock);
-    printf("%s %s: %s\n", name, qdr_dtype_name(dtype), r.n_bad ? "differs" : "as transformers");
+    printf("%s %s: %s%s\n", name, qdr_dtype_name(dtype), r.n_bad ? "differs" : "as transformers",
+           r.elements ? ", element by element" : "");
+    DIST_OK(qdr_safetensors_close(&r.elements));
     qdri_json_free(&document);
     return r.n_bad > 0;
 }
