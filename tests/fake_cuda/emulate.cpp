@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -17,12 +18,12 @@ EMULATE_FAST_TLS uint3 threadIdx = {0, 0, 0};
 EMULATE_FAST_TLS uint3 blockIdx = {0, 0, 0};
 EMULATE_FAST_TLS dim3 blockDim;
 EMULATE_FAST_TLS dim3 gridDim;
-alignas(128) __constinit thread_local unsigned char shared_bytes[EMULATE_SHARED_BYTES] = {};
+EMULATE_FAST_TLS unsigned char *shared_bytes;
 
 namespace
 {
 constexpr int most_threads = 1024;
-constexpr size_t stack_bytes = 128 << 10;
+constexpr size_t stack_bytes = 128 << 10, mapped_bytes = stack_bytes * most_threads + EMULATE_SHARED_BYTES;
 
 enum fiber_state { RUNS, WAITS_FOR_BLOCK, WAITS_FOR_WARP, ENDED };
 
@@ -46,15 +47,12 @@ struct fiber {
 
 struct block_of_fibers {
     fiber fibers[most_threads];
-    char *stacks = nullptr;
+    char *stacks; /* behind them the dynamic shared memory */
     void *scheduler;
     uint3 *index; /* this thread's threadIdx, which is slow to find */
     int n, running;
     const emulate_grid *grid;
-    ~block_of_fibers()
-    {
-        if (stacks) munmap(stacks, stack_bytes * most_threads);
-    }
+    ~block_of_fibers() { munmap(stacks, mapped_bytes); }
 };
 
 EMULATE_FAST_TLS block_of_fibers *current;
@@ -403,6 +401,21 @@ size_t shared_allowed(const void *kernel)
     const auto found = allowances->find(kernel);
     return found == allowances->end() ? shared_of_all : found->second;
 }
+
+/* The calling thread's: most threads run no grids, and need none. */
+block_of_fibers &own_block()
+{
+    static thread_local std::unique_ptr<block_of_fibers> own;
+    if (own) return *own;
+    own.reset(new block_of_fibers());
+    void *memory = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                        0);
+    if (memory == MAP_FAILED) abort();
+    own->stacks = (char *)memory;
+    shared_bytes = (unsigned char *)memory + stack_bytes * most_threads;
+    current = own.get();
+    return *own;
+}
 } // namespace
 
 cudaError_t emulate_allow_shared(const void *kernel, size_t bytes)
@@ -426,15 +439,8 @@ cudaError_t emulate_check(const cudaLaunchConfig_t *config, const void *kernel)
 
 void emulate_run(const emulate_grid *grid)
 {
-    static thread_local block_of_fibers block;
     static thread_local unsigned n_grids;
-    current = &block;
-    if (!block.stacks) {
-        void *stacks = mmap(nullptr, stack_bytes * most_threads, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stacks == MAP_FAILED) abort();
-        block.stacks = (char *)stacks;
-    }
+    block_of_fibers &block = own_block();
     block.grid = grid;
     block.index = &threadIdx;
     block.n = (int)(grid->block.x * grid->block.y * grid->block.z);

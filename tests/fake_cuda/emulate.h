@@ -20,8 +20,8 @@
 #include "dev/cuda/kernels/launch.h"
 #include "fake.h"
 
-/* Static shared memory is the thread's, as blocks run one after the other; dynamic shared memory is declared `extern
- * __shared__ unsigned char shared_bytes[]`. */
+/* Static shared memory is the thread's, as blocks run one after the other. Each thread that uses any of it has all of
+ * it, zeroed: kernels of several types had better share it. */
 #undef __shared__
 #define __shared__ thread_local
 #undef __launch_bounds__
@@ -38,7 +38,7 @@ extern EMULATE_FAST_TLS uint3 threadIdx;
 extern EMULATE_FAST_TLS uint3 blockIdx;
 extern EMULATE_FAST_TLS dim3 blockDim;
 extern EMULATE_FAST_TLS dim3 gridDim;
-extern __constinit thread_local unsigned char shared_bytes[EMULATE_SHARED_BYTES];
+extern EMULATE_FAST_TLS unsigned char *shared_bytes; /* dynamic shared memory */
 
 /* ---- grids ---- */
 

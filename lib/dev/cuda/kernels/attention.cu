@@ -15,6 +15,13 @@ template <typename R> struct alignas(pack<R, 4>) tiles {
     R a[tile][padded], b[tile][padded], weights[tile][tile + 4];
 };
 
+/* The block's. */
+template <typename R> __device__ inline tiles<R> &shared_tiles()
+{
+    __shared__ tiles<R> shared;
+    return shared;
+}
+
 __device__ inline int lane_number() { return (int)threadIdx.x % 32; }
 __device__ inline int warp_number() { return (int)threadIdx.x / 32; }
 
@@ -108,7 +115,7 @@ __global__ void __launch_bounds__(threads) forward(attention_shape shape, scorin
                                                    const T *qk, const T *qkv, T *y, real_of<T> *log_sums)
 {
     typedef real_of<T> R;
-    __shared__ tiles<R> shared;
+    tiles<R> &shared = shared_tiles<R>();
     const attention_tile at = find_tile(shape, shape.n_heads, tile, true);
     const int64_t kv = at.head / shape.group();
     const head_rows<T> q = rows_of(qk, at.begin, shape.qk_width, at.head * shape.head_size);
@@ -217,7 +224,7 @@ __global__ void __launch_bounds__(threads)
                      const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
-    __shared__ tiles<R> shared;
+    tiles<R> &shared = shared_tiles<R>();
     const attention_tile at = find_tile(shape, shape.n_heads, tile, true);
     const query_head<T> head = find_head(shape, at.head, at.begin, qk, qkv, dy, log_sums, all_deltas);
     const int64_t col = (int64_t)blockIdx.y * out_cols;
@@ -247,7 +254,7 @@ __global__ void __launch_bounds__(threads)
                   const real_of<T> *log_sums, real_of<T> *all_deltas, T *dqkv)
 {
     typedef real_of<T> R;
-    __shared__ tiles<R> shared;
+    tiles<R> &shared = shared_tiles<R>();
     const attention_tile at = find_tile(shape, shape.n_kv_heads, tile, false);
     const int64_t col = (int64_t)blockIdx.y * out_cols;
     const int first = warp_number() * warp_rows;
