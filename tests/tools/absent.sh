@@ -8,8 +8,8 @@ set -u
 tools=$(cd "$(dirname "$0")" && pwd -P)
 . "$tools/setup.sh"
 
-cases="cmocka cuda nvcc nccl cudnn hwloc onednn zfp openblas mpich mpiexec bible numpy c++ simgrid scalapack pkg-config
-jansson zlib all user order"
+cases="user openblas bible mpich cmocka cuda nvcc nccl cudnn hwloc onednn zfp mpiexec numpy c++ simgrid scalapack
+pkg-config jansson zlib all order"
 build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
 
 # What is missing in a case: needs as in setup.sh, Debian packages, and files that belong to no package.
@@ -161,11 +161,25 @@ within() {
     esac
 }
 
-if [ "${1:-}" = --within ]; then
+# one CASE: its log, and its line.
+one() {
+    start=$(date +%s)
+    if unshare -m sh "$tools/absent.sh" --within "$source" "$scratch/mount" "$1" >"$scratch/$1.log" 2>&1; then
+        printf 'without %-10s ok, %d s\n' "$1" $(($(date +%s) - start))
+    else
+        printf 'without %-10s FAILED\n' "$1"
+        tail -n 30 "$scratch/$1.log" | sed 's/^/    /'
+        : >"$scratch/failed"
+    fi
+}
+
+case ${1:-} in
+--within | --one)
     source=$2 scratch=$3
-    within "$4"
+    "${1#--}" "$4"
     exit
-fi
+    ;;
+esac
 
 source=$(cd "${1:-$tools/../..}" && pwd -P) || exit 2
 [ $# = 0 ] || shift
@@ -184,26 +198,7 @@ cd "$source" || exit 1
 export OPENBLAS_NUM_THREADS=1
 build_in build >"$scratch/base.log" 2>&1 || { tail -n 30 "$scratch/base.log" && exit 1; }
 
-# one CASE: its log, and its line.
-one() {
-    start=$(date +%s)
-    if unshare -m sh "$tools/absent.sh" --within "$source" "$scratch/mount" "$1" >"$scratch/$1.log" 2>&1; then
-        printf 'without %-10s ok, %d s\n' "$1" $(($(date +%s) - start))
-    else
-        printf 'without %-10s FAILED\n' "$1"
-        tail -n 30 "$scratch/$1.log" | sed 's/^/    /'
-        : >"$scratch/failed"
-    fi
-}
-# One half of them in parallel with the other half.
+# Each processor takes the next case; the longest come first.
 # shellcheck disable=SC2086 # cases are words
-set -- $cases
-odd='' even=''
-while [ $# -gt 0 ]; do
-    odd="$odd $1" even="$even ${2:-}"
-    shift $(($# > 1 ? 2 : 1))
-done
-(for name in $odd; do one "$name"; done) &
-for name in $even; do one "$name"; done
-wait
+printf '%s\n' $cases | xargs -P "$(nproc)" -I '{}' sh "$tools/absent.sh" --one "$source" "$scratch" '{}'
 [ ! -e "$scratch/failed" ]
