@@ -17,8 +17,16 @@ typedef struct attention {
     array qkv, y, dy, saved, dqkv, rotation;
     int32_t *first_keys; /* NULL: none */
     array parameters[3], gradients[3]; /* gammas of queries and of keys, sinks */
+    ref *exact, *exact_dy; /* qkv and dy */
+    ref *turned, *turned_size; /* as qkv: queries and keys, turned, and the sums of their absolute terms */
     void *work;
 } attention;
+
+/* What turns column `col` of a head in this row of a sequence: x·cosine + partner·sine. cosine 1, sine 0: nothing. */
+typedef struct turn {
+    int64_t partner;
+    ref cosine, sine;
+} turn;
 
 static void add_parameters(attention *a, const shape *s)
 {
@@ -50,6 +58,42 @@ static int32_t *documents_make(int64_t n_rows, int64_t context)
     return first_keys;
 }
 
+static turn turn_of(const attention *a, int64_t row, int64_t col)
+{
+    const int64_t columns = a->k.u.attention.rotary_columns, n = columns / 2;
+    const int pairs = a->k.u.attention.interleaved;
+    if (col >= columns) return (turn){col, 1, 0};
+    const int64_t i = pairs ? col / 2 : col % n;
+    const int is_second = pairs ? (int)(col % 2) : col >= n;
+    const ref sine = get(&a->rotation, row * columns + n + i);
+    return (turn){is_second ? (pairs ? 2 * i : i) : (pairs ? 2 * i + 1 : i + n), get(&a->rotation, row * columns + i),
+                  is_second ? sine : -sine};
+}
+
+/* The elements of an array. */
+static ref *exact(const array *a)
+{
+    ref *all = test_calloc((size_t)a->n + 1, sizeof *all);
+    for (int64_t i = 0; i < a->n; i++) all[i] = get(a, i);
+    return all;
+}
+
+static void turn_all(attention *a, const shape *s)
+{
+    const int64_t n_heads = s->n_heads + s->n_kv_heads;
+    a->turned = exact(&a->qkv);
+    a->turned_size = exact(&a->qkv);
+    for (int64_t i = 0; i < s->n_sequences * s->context * n_heads; i++) {
+        const int64_t row = i / n_heads, begin = row * a->width + i % n_heads * s->head_size;
+        for (int64_t c = 0; c < s->head_size; c++) {
+            const turn t = turn_of(a, row % s->context, c);
+            const ref x = t.cosine * a->exact[begin + c], y = t.sine * a->exact[begin + t.partner];
+            a->turned[begin + c] = x + y;
+            a->turned_size[begin + c] = fabsl(x) + fabsl(y);
+        }
+    }
+}
+
 static attention attention_make(qdr_dtype dtype, const shape *s)
 {
     attention a = {.k = {.kind = QDRI_K_ATTENTION_FORWARD, .dtype = dtype}};
@@ -74,6 +118,9 @@ static attention attention_make(qdr_dtype dtype, const shape *s)
     a.rotation = make_random(sum_type(dtype), s->context * s->rotary_columns, 1.1); /* any linear map of pairs */
     a.k.u.attention.rotation = a.rotation.data;
     if (s->has_documents) a.k.u.attention.first_keys = a.first_keys = documents_make(n_rows, s->context);
+    a.exact = exact(&a.qkv);
+    a.exact_dy = exact(&a.dy);
+    turn_all(&a, s);
     add_parameters(&a, s);
     a.k.u.attention.qkv = a.qkv.data;
     a.k.u.attention.y = a.y.data;
@@ -91,6 +138,8 @@ static void attention_drop(attention *a)
     for (int i = 0; i < 6; i++) drop(all[i]);
     for (int i = 0; i < 3; i++) drop(&a->parameters[i]);
     for (int i = 0; i < 3; i++) drop(&a->gradients[i]);
+    ref *const exacts[] = {a->exact, a->exact_dy, a->turned, a->turned_size};
+    for (int i = 0; i < 4; i++) test_free(exacts[i]);
     memory_drop(a->work);
     if (a->first_keys) memory_drop(a->first_keys);
 }
@@ -123,33 +172,14 @@ static head head_of(const attention *a, int64_t sequence, int64_t index)
                   index * size};
 }
 
-static ref in(const head *h, int64_t row, int64_t col) { return get(&h->a->qkv, (h->row + row) * h->a->width + col); }
-
-/* What turns column `col` of a head in this row of a sequence: x·cosine + partner·sine. cosine 1, sine 0: nothing. */
-typedef struct turn {
-    int64_t partner;
-    ref cosine, sine;
-} turn;
-
-static turn turn_of(const attention *a, int64_t row, int64_t col)
-{
-    const int64_t columns = a->k.u.attention.rotary_columns, n = columns / 2;
-    const int pairs = a->k.u.attention.interleaved;
-    if (col >= columns) return (turn){col, 1, 0};
-    const int64_t i = pairs ? col / 2 : col % n;
-    const int is_second = pairs ? (int)(col % 2) : col >= n;
-    const ref sine = get(&a->rotation, row * columns + n + i);
-    return (turn){is_second ? (pairs ? 2 * i : i) : (pairs ? 2 * i + 1 : i + n), get(&a->rotation, row * columns + i),
-                  is_second ? sine : -sine};
-}
+static ref in(const head *h, int64_t row, int64_t col) { return h->a->exact[(h->row + row) * h->a->width + col]; }
 
 /* Column i of the head that begins at `begin`, turned; *size: the sum of the absolute terms. */
 static ref turned(const head *h, int64_t row, int64_t begin, int64_t i, ref *size)
 {
-    const turn t = turn_of(h->a, row, i);
-    const ref x = t.cosine * in(h, row, begin + i), y = t.sine * in(h, row, begin + t.partner);
-    *size = fabsl(x) + fabsl(y);
-    return x + y;
+    const int64_t at = (h->row + row) * h->a->width + begin + i;
+    *size = h->a->turned_size[at];
+    return h->a->turned[at];
 }
 
 /* How far it may be off, relative to its size. A GPU rounds it to the type. */
@@ -161,7 +191,7 @@ static ref turning_error(const attention *a)
 
 static ref out_gradient(const head *h, int64_t row, int64_t col)
 {
-    return get(&h->a->dy, (h->row + row) * h->a->out_width + h->o + col);
+    return h->a->exact_dy[(h->row + row) * h->a->out_width + h->o + col];
 }
 
 /* The probabilities of a query row and how far each may be off, relatively: its score by γ(size + 2)·Σ|q·k|·scale, as
@@ -252,7 +282,7 @@ static void row_gradients(gradients *g, const head *h, int64_t r)
     const ref scale = (ref)h->a->k.u.attention.scale, cap = (ref)h->a->k.u.attention.cap;
     const probabilities p = probabilities_of(h, r);
     const ref relative = (cap > 0 ? 2 + 2 / cap : 2) * p.relative + gamma_of(dtype, size + 2 * r + 12);
-    const ref sums = gamma_of(dtype, g->context + 4);
+    const ref sums = gamma_of(dtype, g->context + 4), turning = turning_error(h->a);
     ref dp[160], dp_size[160], dot = 0, dot_size = 0;
     for (int64_t c = p.first; c <= r; c++) {
         dp[c] = dp_size[c] = 0;
@@ -269,7 +299,7 @@ static void row_gradients(gradients *g, const head *h, int64_t r)
         for (int64_t i = 0; i < size; i++) {
             ref q_size, k_size;
             const ref q = turned(h, r, h->q, i, &q_size), k = turned(h, c, h->k, i, &k_size);
-            const ref d_o = out_gradient(h, r, i), further = fabsl(ds) * turning_error(h->a);
+            const ref d_o = out_gradient(h, r, i), further = fabsl(ds) * turning;
             gradients_add(g, h, r, h->q + i, ds * k, (off + further) * k_size);
             gradients_add(g, h, c, h->k + i, ds * q, (off + further) * q_size);
             gradients_add(g, h, c, h->v + i, p.p[c] * d_o, p.p[c] * fabsl(d_o) * (p.relative + sums * 4));
