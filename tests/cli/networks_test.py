@@ -16,6 +16,9 @@ from cases import ARGUMENTS, ranks_of, start
 
 # One of each kind; the others differ in numbers only.
 SOME = ["gpt2-xl", "gpt3-13b", "gpt-neox-20b", "llama-7b", "llama-3-8b", "mistral-7b", "qwen2-0.5b"]
+# Together they have all kinds of parameters, norms, windows and factors.
+SOME_KINDS = ["cohere2", "gemma2", "gemma3", "glm4", "gpt2", "gpt_neox", "granite", "llama-tied-biases", "olmo3",
+              "phi3-long", "qwen3", "smollm3"]
 SHRUNK = {"n_embd": 16, "hidden_size": 16, "n_inner": 16, "intermediate_size": 16, "head_dim": 16}
 LAYERS = {"n_layer": 2, "num_hidden_layers": 2}
 SEQUENCE = 32
@@ -26,6 +29,12 @@ def shrunk(config):
     small = config | {key: config[key] // SHRUNK[key] for key in SHRUNK if key in config}
     small |= {key: LAYERS[key] for key in LAYERS if key in config} | {"vocab_size": 256}
     return small | ({"sliding_window": 8} if config.get("sliding_window") else {})
+
+
+def kinds():
+    names = sorted(path.split("/")[-2] for path in glob.glob(f"{ARGUMENTS.networks}/*/config.json"))
+    assert len(names) == 26 and set(names) > set(SOME_KINDS), names
+    return names if ARGUMENTS.full else SOME_KINDS
 
 
 class Networks(cases.Case):
@@ -71,10 +80,7 @@ class Networks(cases.Case):
 
     def test_kinds_of_networks(self):
         """What is saved on one grid goes on, on another, as if it had never ended."""
-        names = sorted(os.listdir(ARGUMENTS.networks))
-        names = [name for name in names if os.path.exists(f"{ARGUMENTS.networks}/{name}/config.json")]
-        self.assertEqual(len(names), 26)
-        for number, name in enumerate(names):
+        for number, name in enumerate(kinds()):
             with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
                 config = self.config(name, json.load(file) | {"vocab_size": 256 + number})
             words = ["--steps", "4", "--batch", "2", "--ctx", "24", "--dtype", "f64"]
@@ -111,7 +117,7 @@ class Networks(cases.Case):
 
     def test_layers_alone(self):
         """`bench layer` and transformer_layer take them, too, and `plan` and `mem`, as they are."""
-        for path in sorted(glob.glob(f"{ARGUMENTS.networks}/*/config.json")):
+        for path in [f"{ARGUMENTS.networks}/{name}/config.json" for name in kinds()]:
             words = ["--iterations", "1", "--local", "2", "--json", "--grid", "1x2x1x1"]
             done = start(ARGUMENTS.command, "bench", "layer", "--model", path, "--layers", "2", "--sequences", "2",
                          "--context", "12", "--machine", "laptop", *words)
