@@ -100,7 +100,8 @@ for name in filter(os.path.exists, sys.argv[1:]):
 }
 
 # suites FOLDER OPTION...: the tests of a build, without the long ones unless --full. Those under mpiexec run one at a
-# time, and spend much of it waiting for time-outs; the others use the cores meanwhile (tests/support/yield.c).
+# time, and spend much of it waiting for time-outs; the others use the cores meanwhile (tests/support/yield.c). Of these
+# there is one more than cores, since some wait for disks or time-outs, too.
 suites() {
     folder=$1 mpi_log=$logs/$name-mpi.log
     shift
@@ -109,8 +110,8 @@ suites() {
     LD_PRELOAD=$yield meson test -C "$folder" --no-rebuild --print-errorlogs --logbase mpi --suite mpi "$@" \
         >"$mpi_log" 2>&1 &
     mpi_tests=$!
-    LD_PRELOAD=$yield meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes "$(processes)" \
-        --no-suite mpi "$@"
+    LD_PRELOAD=$yield meson test -C "$folder" --no-rebuild --print-errorlogs \
+        --num-processes $(($(processes) + 1)) --no-suite mpi "$@"
     code=$?
     if wait $mpi_tests; then tail -n 10 "$mpi_log"; else cat "$mpi_log" && code=1; fi
     skips "$folder/meson-logs/mpi.json" "$folder/meson-logs/testlog.json"
@@ -140,10 +141,10 @@ quick_mpi="comm mpi 4; coll mpi 4; stack mpi 4, two nodes; linear sweep mpi 4; b
 levels mpi 4; coded mpi 4, two nodes; settings mpi 2; tutorial mpi 4; stuck mpi late; stuck mpi killed"
 
 # The same with a sanitizer, which takes longer: without the large tests, and each program with one number of ranks,
-# unless --full. One more test at once: nothing compiles meanwhile, and some only wait.
+# unless --full.
 sanitized() {
     [ -n "$full" ] || set -- "$@" --no-suite large --no-suite again
-    suites "$@" --no-suite headers --num-processes $(($(processes) + 1))
+    suites "$@" --no-suite headers
 }
 
 # ahead FOLDER...: compiles them for later stages, on what the tests of this one leave idle of the cores.

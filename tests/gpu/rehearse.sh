@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 unset QDR_DEVICE QDR_CUDA_MEMORY QDR_FUSE_GELU QDR_ATTENTION # run.sh says them itself
 wanted=products tab=$(printf '\t')
 [ ! -x "$build/tests/conform/conform_device_fused" ] || wanted="products kernels-fp8 kernels-fused kernels-cudnn"
-for capability in 80 89 90; do
+for capability in 80 89; do # the first without products in fp8, and with
     place=$folder/$capability
     mkdir "$place"
     ln -s "$build/tests" "$place/tests"
