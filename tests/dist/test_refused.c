@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that would compute something other than intended: values that are not whole numbers, gradients that ranks
- * computed differently, and buffers that overlap. */
+/* Calls that would compute something other than intended: values that are not whole numbers, factors that are none,
+ * gradients that ranks computed differently, and buffers that overlap. */
 #include "dist.h"
 #include "nodes.h"
 
@@ -124,6 +124,35 @@ DIST_TEST(codecs_are_refused)
     DIST_FAILS(qdr_stack_set_codecs(doubles, &int8), QDR_ERR_ARGUMENT, "f64");
     DIST_OK(qdr_stack_set_codecs(doubles, NULL));
     qdr_stack_destroy(&doubles);
+    qdr_grid_destroy(&grid);
+}
+
+/* ---- factors ---- */
+
+DIST_TEST(factors_are_refused)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    qdr_stack *stack = dist_stack(grid, (qdr_stack_opts){.n_rows = ROWS});
+    qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .name = "embedding", .vocab = {COLS, 1},
+                                    .features = {COLS, 1}, .factor = (double)NAN};
+    qdr_residual_desc residual = {QDR_INIT(qdr_residual_desc), .name = "residual", .factor = (double)INFINITY};
+    qdr_cross_entropy_desc loss = {QDR_INIT(qdr_cross_entropy_desc), .name = "loss", .cap = -30};
+    qdr_edge tokens, out;
+    const qdr_edge x = dist_input(stack, "x", (qdr_edge_desc){.cols = {{COLS, 1}}, .col_axis = QDR_Y}, 0);
+    DIST_OK(qdr_stack_add_tokens(stack, "tokens", &tokens));
+    DIST_FAILS(qdr_stack_add_embedding(stack, &embedding, tokens, &out, NULL), QDR_ERR_ARGUMENT, "factor is nan");
+    DIST_FAILS(qdr_stack_add_residual_with(stack, &residual, x, x, &out), QDR_ERR_ARGUMENT, "factor is inf");
+    DIST_FAILS(qdr_stack_add_cross_entropy_with(stack, &loss, x, &out), QDR_ERR_ARGUMENT, "cap of logits is -30");
+    loss.cap = (double)NAN;
+    DIST_FAILS(qdr_stack_add_cross_entropy_with(stack, &loss, x, &out), QDR_ERR_ARGUMENT, "cap of logits is nan");
+    loss.cap = 0, loss.factor = (double)NAN;
+    DIST_FAILS(qdr_stack_add_cross_entropy_with(stack, &loss, x, &out), QDR_ERR_ARGUMENT, "factor is nan");
+    residual.size = loss.size = 0;
+    DIST_FAILS(qdr_stack_add_residual_with(stack, &residual, x, x, &out), QDR_ERR_ARGUMENT, "QDR_INIT");
+    DIST_FAILS(qdr_stack_add_cross_entropy_with(stack, &loss, x, &out), QDR_ERR_ARGUMENT, "QDR_INIT");
+    DIST_FAILS(qdr_stack_add_residual_with(stack, NULL, x, x, &out), QDR_ERR_ARGUMENT, "NULL");
+    DIST_FAILS(qdr_stack_add_cross_entropy_with(stack, NULL, x, &out), QDR_ERR_ARGUMENT, "NULL");
+    qdr_stack_destroy(&stack);
     qdr_grid_destroy(&grid);
 }
 

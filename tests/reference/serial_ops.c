@@ -16,73 +16,6 @@ static double sq(double x) { return x * x; }
 /* Variance of n roundings of numbers up to `size`. */
 static double roundings(int n, double size) { return (double)n * sq(U * size); }
 
-/* y[m,n] = x[m,k]·w[n,k]ᵀ + b[n]; b may be NULL. */
-void serial_linear(int m, int n, int k, array x, const double *w, const double *b, array y)
-{
-    for (int i = 0; i < m; i++)
-        for (int o = 0; o < n; o++) {
-            double sum = b ? b[o] : 0, size = fabs(sum), error = 0;
-            for (int j = 0; j < k; j++) {
-                const double xv = x.v[i * k + j], wv = w[o * k + j];
-                sum += xv * wv;
-                size += fabs(xv * wv);
-                error += x.e[i * k + j] * sq(wv);
-            }
-            y.v[i * n + o] = sum;
-            y.e[i * n + o] = error + roundings(k + 2, size);
-        }
-}
-
-/* dx = dy·w (overwritten) */
-void serial_linear_dx(int m, int n, int k, array dy, const double *w, array dx)
-{
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < k; j++) {
-            double sum = 0, size = 0, error = 0;
-            for (int o = 0; o < n; o++) {
-                const double d = dy.v[i * n + o], wv = w[o * k + j];
-                sum += d * wv;
-                size += fabs(d * wv);
-                error += dy.e[i * n + o] * sq(wv);
-            }
-            dx.v[i * k + j] = sum;
-            dx.e[i * k + j] = error + roundings(n + 2, size);
-        }
-}
-
-/* dw += dyᵀ·x, db += Σ rows of dy (db.v may be NULL) */
-void serial_linear_dw(int m, int n, int k, array dy, array x, array dw, array db)
-{
-    for (int o = 0; o < n; o++) {
-        for (int j = 0; j < k; j++) {
-            double size = 0;
-            for (int i = 0; i < m; i++) {
-                const double d = dy.v[i * n + o], xv = x.v[i * k + j];
-                dw.v[o * k + j] += d * xv;
-                dw.e[o * k + j] += dy.e[i * n + o] * sq(xv) + sq(d) * x.e[i * k + j];
-                size += fabs(d * xv);
-            }
-            dw.e[o * k + j] += roundings(m + 3, size + fabs(dw.v[o * k + j]));
-        }
-        double size = 0;
-        for (int i = 0; db.v && i < m; i++) {
-            db.v[o] += dy.v[i * n + o];
-            db.e[o] += dy.e[i * n + o];
-            size += fabs(dy.v[i * n + o]);
-        }
-        if (db.v) db.e[o] += roundings(m + 2, size);
-    }
-}
-
-/* y = a + factor · b */
-void serial_add(int64_t n, array a, array b, double factor, array y)
-{
-    for (int64_t i = 0; i < n; i++) {
-        y.v[i] = a.v[i] + factor * b.v[i];
-        y.e[i] = a.e[i] + sq(factor) * b.e[i] + roundings(1, y.v[i]) + roundings(factor == 1 ? 0 : 1, factor * b.v[i]);
-    }
-}
-
 /* An activation function at one point, with bounds: of its second derivative, and of the errors in computing it and its
  * slope. */
 typedef struct bend {
@@ -153,7 +86,7 @@ void serial_activation_backward(qdr_activation_function function, int64_t n, arr
 }
 
 /* p = softmax of n scores, in place. The error of a probability is relative: its own score's, and the mean score's. */
-void serial_softmax(int n, double *p, double *e)
+static void softmax(int n, double *p, double *e)
 {
     double highest = p[0], sum = 0, mean_error = 0;
     for (int j = 1; j < n; j++) highest = fmax(highest, p[j]);
@@ -250,7 +183,7 @@ static void attend_row(const head_view *view, int first, int row, const double *
     }
     if (sink) p[n] = *sink;
     if (sink) ep[n] = 0;
-    serial_softmax(n + (sink != NULL), p, ep);
+    softmax(n + (sink != NULL), p, ep);
     for (int c = 0; c < view->size; c++) {
         double size = 0;
         y[c] = ey[c] = 0;
@@ -409,66 +342,5 @@ void serial_head_norm_backward(const attention_shape *a, array qkv, array d_qkv,
             d[c] = scale * (g - h * dot);
             e[c] = sq(scale) * (sq(gamma[c]) * e[c] + sq(h) * dot_error + roundings(6, terms) + sq(terms) * 4 * error);
         }
-    }
-}
-
-/* tanh'(u), without the cancellation of 1 - tanh². */
-static double tanh_slope(double u)
-{
-    const double e = exp(-2 * fabs(u));
-    return 4 * e / sq(1 + e);
-}
-
-/* factor · logits, or cap · tanh(factor · logits / cap), and the errors; tanh' is computed by a quotient of sums. */
-static void shape_logits(int n, const double *logits, const double *e_logits, double factor, double cap, double *l,
-                         double *e)
-{
-    for (int j = 0; j < n; j++) {
-        const double u = cap > 0 ? factor * logits[j] / cap : 0, th = tanh(u), slope = factor * tanh_slope(u);
-        l[j] = cap > 0 ? cap * th : factor * logits[j];
-        e[j] = sq(slope) * e_logits[j] + roundings(factor == 1 ? 0 : 1, l[j]);
-        if (cap > 0) e[j] += sq(cap * FUNCTION) + roundings(4, cap * u * tanh_slope(u));
-    }
-}
-
-/* The gradient of one row's loss over `valid` rows, from its logits; returns its loss. cap 0: none */
-double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double factor, double cap,
-                            double valid, double *d, double *ed)
-{
-    shape_logits(n, logits, e_logits, factor, cap, d, ed);
-    serial_softmax(n, d, ed);
-    const double loss = target < 0 ? 0 : -log(d[target]);
-    for (int j = 0; j < n; j++) {
-        d[j] = target < 0 ? 0 : (d[j] - (j == target)) / valid;
-        ed[j] = target < 0 ? 0 : ed[j] / sq(valid) + roundings(3, d[j]);
-        const double u = cap > 0 ? factor * logits[j] / cap : 0, slope = factor * tanh_slope(u);
-        const double curve = cap > 0 ? 2 * tanh(u) * slope * factor / cap : 0;
-        const double e_slope = sq(curve) * e_logits[j] +
-                               (cap > 0 ? sq(slope * 2 * FUNCTION) + roundings(4, 2 * u * slope) : 0);
-        ed[j] = sq(slope) * ed[j] + sq(d[j]) * e_slope + roundings(factor == 1 && cap == 0 ? 0 : 2, slope * d[j]);
-        d[j] *= slope;
-    }
-    return loss;
-}
-
-/* x = factor · E[token] + P[position] */
-void serial_embed(int rows, int n, int context, const int32_t *tokens, double factor, const double *e, const double *p,
-                  array x)
-{
-    for (int row = 0; row < rows; row++)
-        for (int i = 0; i < n; i++) {
-            const double scaled = factor * e[tokens[row] * n + i];
-            x.v[row * n + i] = scaled + p[row % context * n + i];
-            x.e[row * n + i] = roundings(1, x.v[row * n + i]) + roundings(factor == 1 ? 0 : 1, scaled);
-        }
-}
-
-void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, double factor, array dx, array de,
-                           array dp)
-{
-    for (int row = 0; row < rows; row++) {
-        const int token = tokens[row] * n, position = row % context * n;
-        add_times(factor, 0, dx.v + row * n, dx.e + row * n, n, rows, de.v + token, de.e + token);
-        add_times(1, 0, dx.v + row * n, dx.e + row * n, n, rows, dp.v + position, dp.e + position);
     }
 }

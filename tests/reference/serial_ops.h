@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations of networks in f64. Every array is a pair of values and variances of their rounding errors; weights are
+/* Activations and attention in f64. Every array is a pair of values and variances of their rounding errors; weights are
  * exact. Shapes as in the comments of serial_ops.c, row-major.
  *
  * The variances are found by running error analysis (Wilkinson; Higham 2002, section 3.3), with roundings as
@@ -29,26 +29,15 @@ typedef struct attention_shape {
     double epsilon;
 } attention_shape;
 
-void serial_linear(int m, int n, int k, array x, const double *w, const double *b, array y);
-void serial_linear_dx(int m, int n, int k, array dy, const double *w, array dx);
-void serial_linear_dw(int m, int n, int k, array dy, array x, array dw, array db);
-void serial_add(int64_t n, array a, array b, double factor, array y);
 /* y = function(x) · up, and its gradients; up.v NULL: 1. dx may be dy. */
 void serial_activation(qdr_activation_function function, int64_t n, array x, array up, array y);
 void serial_activation_backward(qdr_activation_function function, int64_t n, array x, array up, array dy, array dx,
                                 array dup);
-void serial_softmax(int n, double *p, double *e);
 void serial_attention(const attention_shape *a, array qkv, array scores, array y);
 void serial_attention_backward(const attention_shape *a, array qkv, array scores, array dy, array d_qkv, array d_sinks,
                                array room);
 void serial_turn(const attention_shape *a, int back, array qkv);
 void serial_head_norm(const attention_shape *a, array qkv, array normed);
 void serial_head_norm_backward(const attention_shape *a, array qkv, array d_qkv, array d_gammas);
-double serial_cross_entropy(int n, const double *logits, const double *e_logits, int target, double factor, double cap,
-                            double valid, double *d, double *ed);
-void serial_embed(int rows, int n, int context, const int32_t *tokens, double factor, const double *e, const double *p,
-                  array x);
-void serial_embed_backward(int rows, int n, int context, const int32_t *tokens, double factor, array dx, array de,
-                           array dp);
 
 #endif
