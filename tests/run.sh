@@ -244,7 +244,8 @@ with_threads() {
 }
 threads() {
     with_threads build_in || return
-    sanitized build-tsan --timeout-multiplier 10 --no-suite threadless # the model is arithmetic
+    # The model is arithmetic, and one thread reads files.
+    sanitized build-tsan --timeout-multiplier 10 --no-suite threadless --no-suite fuzz
 }
 # As on a machine where nothing is installed. Builds only what these suites need, and that in half the time.
 no_mpi() {
