@@ -11,66 +11,6 @@
 #include "network/sizes.h"
 #include "schedule/network.h"
 
-static const char *const norms[] = {"layer", "rms"}, *const places[] = {"before", "after", "around"},
-                         *const head_norms[] = {"none", "each", "all"}, *const kinds[] = {"default", "linear",
-                                                                                          "dynamic", "llama3",
-                                                                                          "yarn",    "longrope"};
-
-#define KEY(kind, member)                                                                                              \
-    {                                                                                                                  \
-#member, kind, offsetof(qdr_network, member), sizeof(((qdr_network *)NULL)->member), NULL, 0                   \
-    }
-#define WORD(member, words)                                                                                            \
-    {                                                                                                                  \
-#member, QDRI_NETWORK_WORD, offsetof(qdr_network, member), sizeof(int), words, sizeof words / sizeof *words    \
-    }
-#define COUNT(member) KEY(QDRI_NETWORK_COUNT, member)
-#define SWITCH(member) KEY(QDRI_NETWORK_SWITCH, member)
-#define REAL(member) KEY(QDRI_NETWORK_REAL, member)
-#define ROTARY(set)                                                                                                    \
-    WORD(set.kind, kinds), SWITCH(set.interleaved), SWITCH(set.exact_bounds), COUNT(set.columns), COUNT(set.original), \
-        REAL(set.theta), REAL(set.factor), REAL(set.magnitude), REAL(set.low), REAL(set.high),                         \
-        KEY(QDRI_NETWORK_FACTORS, set.short_factors), KEY(QDRI_NETWORK_FACTORS, set.long_factors)
-
-const qdri_network_key qdri_network_keys[] = {
-    KEY(QDRI_NETWORK_TEXT, architecture),
-    KEY(QDRI_NETWORK_TEXT, activation),
-    COUNT(layers),
-    COUNT(hidden),
-    COUNT(heads),
-    COUNT(kv_heads),
-    COUNT(head_size),
-    COUNT(ffn),
-    COUNT(vocab),
-    COUNT(context),
-    COUNT(positions),
-    COUNT(window),
-    COUNT(window_layers),
-    SWITCH(gated),
-    SWITCH(qkv_bias),
-    SWITCH(out_bias),
-    SWITCH(mlp_bias),
-    WORD(norm, norms),
-    KEY(QDRI_NETWORK_NUMBER, norms_per_layer),
-    SWITCH(tied),
-    SWITCH(parallel_residual),
-    WORD(norm_place, places),
-    WORD(head_norm, head_norms),
-    SWITCH(norm_one_plus),
-    SWITCH(norm_no_beta),
-    REAL(norm_epsilon),
-    REAL(attention_scale),
-    REAL(attention_cap),
-    REAL(logits_cap),
-    REAL(embedding_factor),
-    REAL(branch_factor),
-    REAL(logits_factor),
-    ROTARY(rotary),
-    ROTARY(local_rotary),
-    KEY(QDRI_NETWORK_LAYERS, layer_kinds),
-};
-const int qdri_n_network_keys = sizeof qdri_network_keys / sizeof *qdri_network_keys;
-
 enum { VALUE_BYTES = 64 };
 
 static void *member(const qdr_network *network, const qdri_network_key *key) { return (char *)network + key->at; }
@@ -106,6 +46,7 @@ static void show(const qdr_network *network, const qdri_network_key *key, char t
     const void *at = member(network, key);
     switch (key->kind) {
     case QDRI_NETWORK_TEXT: snprintf(text, VALUE_BYTES, "%.*s", VALUE_BYTES - 1, (const char *)at); break;
+    case QDRI_NETWORK_SIZE:
     case QDRI_NETWORK_COUNT: snprintf(text, VALUE_BYTES, "%" PRId64, *(const int64_t *)at); break;
     case QDRI_NETWORK_NUMBER: snprintf(text, VALUE_BYTES, "%d", *(const int *)at); break;
     case QDRI_NETWORK_SWITCH: snprintf(text, VALUE_BYTES, "%s", *(const int *)at ? "true" : "false"); break;
@@ -227,6 +168,7 @@ static qdr_status take(qdri_json_node node, const qdri_network_key *key, qdr_net
         QDR_TRY(qdri_json_string(node, key->bytes, &text));
         qdri_json_printable(text, at, key->bytes);
         return QDR_OK;
+    case QDRI_NETWORK_SIZE:
     case QDRI_NETWORK_COUNT: return qdri_json_int(node, 0, INT32_MAX, at);
     case QDRI_NETWORK_NUMBER:
         QDR_TRY(qdri_json_int(node, 0, INT32_MAX, &number));

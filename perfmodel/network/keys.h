@@ -11,7 +11,8 @@
 
 typedef enum qdri_network_kind {
     QDRI_NETWORK_TEXT, /* char[bytes] */
-    QDRI_NETWORK_COUNT, /* int64_t */
+    QDRI_NETWORK_SIZE, /* int64_t, at least 1 */
+    QDRI_NETWORK_COUNT, /* int64_t, at least 0 */
     QDRI_NETWORK_NUMBER, /* int */
     QDRI_NETWORK_SWITCH, /* int: 0 or 1 */
     QDRI_NETWORK_WORD, /* an enum: one of `words` */

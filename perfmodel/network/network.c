@@ -4,54 +4,34 @@
 
 #include "core/sized.h"
 #include "core/status.h"
+#include "network/keys.h"
 #include "network/sizes.h"
 #include "schedule/network.h"
 
-static qdr_status check_words(const qdr_network *net)
+/* What the kind of a member says of it. */
+static qdr_status check_member(const qdr_network *net, const qdri_network_key *key)
 {
-    const struct {
-        const char *what;
-        int value, last;
-    } words[] = {{"norm", (int)net->norm, QDR_NORM_RMS},
-                 {"norm_place", (int)net->norm_place, QDR_NORM_AROUND},
-                 {"head_norm", (int)net->head_norm, QDR_HEAD_NORM_ALL},
-                 {"rotary.kind", (int)net->rotary.kind, QDR_ROTARY_LONGROPE},
-                 {"local_rotary.kind", (int)net->local_rotary.kind, QDR_ROTARY_LONGROPE}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (words[i].value < 0 || words[i].value > words[i].last)
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %s is %d; use one of the constants of network.h, 0 to %d",
-                            words[i].what, words[i].value, words[i].last);
-    return QDR_OK;
-}
-
-static qdr_status check_numbers(const qdr_network *net)
-{
-    const qdr_rotary *r = &net->rotary, *l = &net->local_rotary;
-    const struct {
-        const char *what;
-        double value;
-    } numbers[] = {{"norm_epsilon", net->norm_epsilon},
-                   {"attention_scale", net->attention_scale},
-                   {"attention_cap", net->attention_cap},
-                   {"logits_cap", net->logits_cap},
-                   {"embedding_factor", net->embedding_factor},
-                   {"branch_factor", net->branch_factor},
-                   {"logits_factor", net->logits_factor},
-                   {"rotary.theta", r->theta},
-                   {"rotary.factor", r->factor},
-                   {"rotary.magnitude", r->magnitude},
-                   {"rotary.low", r->low},
-                   {"rotary.high", r->high},
-                   {"local_rotary.theta", l->theta},
-                   {"local_rotary.factor", l->factor},
-                   {"local_rotary.magnitude", l->magnitude},
-                   {"local_rotary.low", l->low},
-                   {"local_rotary.high", l->high}};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (!(numbers[i].value >= 0 && numbers[i].value <= DBL_MAX))
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %.63s has %s %g; a finite number of at least 0 is needed",
-                            net->name, numbers[i].what, numbers[i].value);
-    return QDR_OK;
+    const void *at = (const char *)net + key->at;
+    const int is_int = key->kind != QDRI_NETWORK_SIZE && key->kind != QDRI_NETWORK_COUNT;
+    const int64_t least = key->kind == QDRI_NETWORK_SIZE, n = is_int ? *(const int *)at : *(const int64_t *)at;
+    switch (key->kind) {
+    case QDRI_NETWORK_SIZE:
+    case QDRI_NETWORK_COUNT:
+    case QDRI_NETWORK_NUMBER:
+        if (n >= least && n <= QDRI_NETWORK_MOST) return QDR_OK;
+        return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d", net->name,
+                        key->name, n, least, QDRI_NETWORK_MOST);
+    case QDRI_NETWORK_SWITCH: return qdri_check_switch("network", key->name, (int)n);
+    case QDRI_NETWORK_WORD:
+        if (n >= 0 && n < key->n_words) return QDR_OK;
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %s is %d; use one of the constants of network.h, 0 to %d",
+                        key->name, (int)n, key->n_words - 1);
+    case QDRI_NETWORK_REAL:
+        if (*(const double *)at >= 0 && *(const double *)at <= DBL_MAX) return QDR_OK;
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %.63s has %s %g; a finite number of at least 0 is needed",
+                        net->name, key->name, *(const double *)at);
+    default: return QDR_OK;
+    }
 }
 
 int qdri_network_norms(const qdr_network *net)
@@ -122,7 +102,7 @@ static qdr_status check_rotary(const qdr_network *net)
         const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * (int64_t)QDR_ROTARY_MOST_FACTORS : net->head_size;
         const int64_t n = set->columns ? set->columns : net->head_size;
         if (!has[i]) continue;
-        if (n < 0 || n > net->head_size || n > most)
+        if (n > net->head_size || n > most)
             return QDR_FAIL(QDR_ERR_SHAPE,
                             "network: %.63s turns %s.columns %" PRId64 " of heads of %" PRId64 "; at most %" PRId64
                             " can be turned",
@@ -139,40 +119,7 @@ static qdr_status check_rotary(const qdr_network *net)
 
 static qdr_status check(const qdr_network *net)
 {
-    const struct {
-        const char *what;
-        int64_t n, least;
-    } sizes[] = {
-        {"layers", net->layers, 1},
-        {"hidden", net->hidden, 1},
-        {"heads", net->heads, 1},
-        {"kv_heads", net->kv_heads, 1},
-        {"head_size", net->head_size, 1},
-        {"ffn", net->ffn, 1},
-        {"vocab", net->vocab, 1},
-        {"context", net->context, 1},
-        {"positions", net->positions, 0},
-        {"window", net->window, 0},
-        {"window_layers", net->window_layers, 0},
-        {"norms_per_layer", net->norms_per_layer, 0},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].n < sizes[i].least || sizes[i].n > QDRI_NETWORK_MOST)
-            return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %s %" PRId64 "; from %" PRId64 " to %d", net->name,
-                            sizes[i].what, sizes[i].n, sizes[i].least, QDRI_NETWORK_MOST);
-    const struct {
-        const char *what;
-        int value;
-    } switches[] = {{"gated", net->gated},
-                    {"qkv_bias", net->qkv_bias},
-                    {"out_bias", net->out_bias},
-                    {"mlp_bias", net->mlp_bias},
-                    {"tied", net->tied},
-                    {"parallel_residual", net->parallel_residual},
-                    {"norm_one_plus", net->norm_one_plus},
-                    {"norm_no_beta", net->norm_no_beta}};
-    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
-        QDR_TRY(qdri_check_switch("network", switches[i].what, switches[i].value));
+    for (int i = 0; i < qdri_n_network_keys; i++) QDR_TRY(check_member(net, &qdri_network_keys[i]));
     if (net->kv_heads > net->heads)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "network: %.63s has %" PRId64 " key heads for %" PRId64 " heads; at most one each", net->name,
@@ -180,8 +127,6 @@ static qdr_status check(const qdr_network *net)
     if (net->window_layers > net->layers)
         return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %" PRId64 " layers with a window, but %" PRId64 " layers",
                         net->name, net->window_layers, net->layers);
-    QDR_TRY(check_words(net));
-    QDR_TRY(check_numbers(net));
     QDR_TRY(check_norms(net));
     QDR_TRY(check_layers(net));
     return check_rotary(net);

@@ -246,7 +246,7 @@ TEST(rotary_positions_that_are_none)
         net.head_size = wrong[i].head_size;
         net.rotary = wrong[i].rotary;
         CHECK_FAILS(qdr_network_params(&net, &counts), needs_shape ? QDR_ERR_SHAPE : QDR_ERR_ARGUMENT, wrong[i].says);
-        if (i == 6) continue;
+        if (i == 1 || i == 6) continue; /* a number that no member has */
         net.positions = net.context; /* then no layer has them */
         CHECK_OK(qdr_network_params(&net, &counts));
     }
