@@ -29,6 +29,32 @@ char *ckpt_expand(const char *pattern, int64_t block)
     return name;
 }
 
+/* ---- files ---- */
+
+const char *ckpt_map_of(const char *model_type)
+{
+    static const char *const maps[] = {"cohere2", "gemma2", "glm4", "gpt2",      "gpt_neox",
+                                       "llama",   "olmo2",  "phi3", "starcoder2"};
+    static const char *const others[][2] = {{"gemma", "llama"},   {"gemma3_text", "gemma2"}, {"granite", "llama"},
+                                            {"mistral", "llama"}, {"olmo3", "olmo2"},        {"qwen2", "llama"},
+                                            {"qwen3", "llama"},   {"smollm3", "llama"}};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (strcmp(maps[i], model_type) == 0) return maps[i];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i][0], model_type) == 0) return others[i][1];
+    return NULL;
+}
+
+int ckpt_read_json(const char *path, size_t max_bytes, json_t **document, failure *why)
+{
+    char *text;
+    size_t n_bytes;
+    if (fail_loading(why, qdr_input_read_text(path, max_bytes, &text, &n_bytes))) return why->code;
+    fail_loading(why, qdr_json_read(text, n_bytes, path, document));
+    free(text);
+    return why->code;
+}
+
 /* ---- rules ---- */
 
 typedef struct reading {
@@ -165,16 +191,62 @@ static int check_unique(const reading *r, int is_ours)
     return r->why->code;
 }
 
+/* A rule in the place of that for the same tensor; without names of theirs it only takes that away. A new one comes
+ * behind those of blocks if it is one of them, else at the end. Returns 0, or -1: out of memory. */
+static int put_rule(json_t *rules, json_t *own)
+{
+    const char *ours = json_string_value(json_object_get(own, "ours"));
+    const json_t *theirs = json_object_get(own, "theirs");
+    size_t end = 0;
+    for (size_t i = 0; ours && i < json_array_size(rules); i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(rules, i), "ours"));
+        if (name && strcmp(name, ours) == 0)
+            return json_array_size(theirs) ? json_array_set(rules, i, own) : json_array_remove(rules, i);
+        if (name && ckpt_has_block(name)) end = i + 1;
+    }
+    return ours && ckpt_has_block(ours) ? json_array_insert(rules, end, own) : json_array_append(rules, own);
+}
+
+static int find_map(const char *option, const char *name_or_path, char path[FILES_PATH_BYTES], failure *why)
+{
+    const char *usual = ckpt_map_of(name_or_path);
+    if (qdr_data_find("checkpoints", usual ? usual : name_or_path, path, FILES_PATH_BYTES) == QDR_OK) return EXIT_OK;
+    return fail(why, EXIT_USAGE,
+                "%s '%s': there is no such map; use a model_type, such as gpt2, llama or qwen3, or a file NAME.json",
+                option, ckpt_show(name_or_path).text);
+}
+
+/* What a map does not say itself it has from its base. */
+static int take_base(const reading *r, json_t *root)
+{
+    json_t *name = json_object_get(root, "base"), *own = json_object_get(root, "rules"), *base = NULL;
+    char path[FILES_PATH_BYTES], what[sizeof r->path + 8];
+    int has_failed = 0;
+    if (!name) return EXIT_OK;
+    if (!json_is_string(name)) return fail_map(r, "'base' is the name of a map", "");
+    snprintf(what, sizeof what, "%s: base", r->path);
+    if (find_map(what, json_string_value(name), path, r->why) || ckpt_read_json(path, MAX_MAP_BYTES, &base, r->why))
+        return r->why->code;
+    json_t *rules = json_object_get(base, "rules");
+    if (!json_is_array(rules) || json_object_get(base, "base"))
+        fail_map(r, "the base is no map with all its rules", json_string_value(name));
+    for (size_t i = 0; i < json_array_size(own); i++) has_failed |= put_rule(rules, json_array_get(own, i));
+    has_failed |= json_object_set(root, "rules", rules) | json_object_update_missing(root, base);
+    json_decref(base);
+    return r->why->code || !has_failed ? r->why->code : fail_memory(r->why, "%s: out of memory", r->path);
+}
+
 static int take_map(const reading *r, json_t *root)
 {
-    static const char *const keys[] = {"source", "prefix", "ignore", "rules"};
-    json_t *rules = json_object_get(root, "rules"), *prefix = json_object_get(root, "prefix");
+    static const char *const keys[] = {"source", "base", "prefix", "ignore", "rules"};
     ckpt_map *map = r->map;
     if (!json_is_object(root)) return fail_map(r, "a map is an object with 'rules'", "");
     if (check_keys(r, root, keys, sizeof keys / sizeof *keys)) return r->why->code;
-    if (prefix && !json_is_string(prefix)) return fail_map(r, "'prefix' is a text", "");
-    if (!json_is_array(rules) || !json_array_size(rules))
+    if (!json_array_size(json_object_get(root, "rules")))
         return fail_map(r, "'rules', a list of rules, is missing", "");
+    if (take_base(r, root)) return r->why->code;
+    json_t *rules = json_object_get(root, "rules"), *prefix = json_object_get(root, "prefix");
+    if (prefix && !json_is_string(prefix)) return fail_map(r, "'prefix' is a text", "");
     map->prefix = prefix ? json_string_value(prefix) : "";
     map->rules = calloc(json_array_size(rules), sizeof *map->rules);
     if (!map->rules) return fail_memory(r->why, "%s: out of memory", r->path);
@@ -183,43 +255,14 @@ static int take_map(const reading *r, json_t *root)
     return take_ignored(r, json_object_get(root, "ignore")) || check_unique(r, 0) || check_unique(r, 1);
 }
 
-/* ---- the file ---- */
-
-const char *ckpt_map_of(const char *model_type)
-{
-    static const char *const maps[] = {"cohere2", "gemma2", "glm4", "gpt2",      "gpt_neox",
-                                       "llama",   "olmo2",  "phi3", "starcoder2"};
-    static const char *const others[][2] = {{"gemma", "llama"},   {"gemma3_text", "gemma2"}, {"granite", "llama"},
-                                            {"mistral", "llama"}, {"olmo3", "olmo2"},        {"qwen2", "llama"},
-                                            {"qwen3", "llama"},   {"smollm3", "llama"}};
-    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
-        if (strcmp(maps[i], model_type) == 0) return maps[i];
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(others[i][0], model_type) == 0) return others[i][1];
-    return NULL;
-}
-
-int ckpt_read_json(const char *path, size_t max_bytes, json_t **document, failure *why)
-{
-    char *text;
-    size_t n_bytes;
-    if (fail_loading(why, qdr_input_read_text(path, max_bytes, &text, &n_bytes))) return why->code;
-    fail_loading(why, qdr_json_read(text, n_bytes, path, document));
-    free(text);
-    return why->code;
-}
+/* ---- public functions ---- */
 
 int ckpt_map_read(const char *option, const char *name_or_path, ckpt_map *map, failure *why)
 {
     char path[FILES_PATH_BYTES];
     reading r = {.map = map, .why = why};
-    const char *usual = ckpt_map_of(name_or_path);
     *map = (ckpt_map){.prefix = ""};
-    if (qdr_data_find("checkpoints", usual ? usual : name_or_path, path, sizeof path) != QDR_OK)
-        return fail(
-            why, EXIT_USAGE,
-            "%s '%s': there is no such map; use a model_type, such as gpt2, llama or qwen3, or a file NAME.json",
-            option, ckpt_show(name_or_path).text);
+    if (find_map(option, name_or_path, path, why)) return why->code;
     snprintf(r.path, sizeof r.path, "%s", ckpt_show(path).text);
     if (!ckpt_read_json(path, MAX_MAP_BYTES, &map->document, why)) take_map(&r, map->document);
     return why->code;

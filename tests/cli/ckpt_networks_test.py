@@ -48,9 +48,11 @@ class Networks(Case):
         self.assertFalse(os.path.exists(self.path("out.safetensors")))
 
     def map(self, name, change):
-        """One of ours, changed."""
-        content = json.loads(read_bytes(os.path.join(MAPS, f"{name}.json")))
-        change({rule["ours"]: rule for rule in content["rules"]})
+        """One of ours, changed, with all rules of its base."""
+        content, base = (json.loads(read_bytes(os.path.join(MAPS, f"{file}.json"))) for file in (name, "llama"))
+        rules = {rule["ours"]: rule for rule in (base["rules"] if "base" in content else []) + content["rules"]}
+        change(rules)
+        content["rules"] = list(rules.values())
         return self.path("map.json", json.dumps(content).encode())
 
     def test_there_and_back(self):
