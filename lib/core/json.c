@@ -170,27 +170,34 @@ qdri_json_location qdri_json_where(qdri_json_node node)
     return place;
 }
 
-static qdr_status needed(qdri_json_node node, const char *what)
+qdri_json_value_text qdri_json_shown(qdri_json_node node)
 {
     const json_t *value = node.value;
-    char found[64] = "missing", word[40];
+    qdri_json_value_text found = {"missing"};
+    char word[40];
     if (json_is_integer(value)) {
-        snprintf(found, sizeof found, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        snprintf(found.text, sizeof found.text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     } else if (json_is_real(value)) {
         const double real = json_real_value(value); /* 1.0 is not the integer 1 */
-        snprintf(found, sizeof found, "%g%s", real, fabs(real) < 1e6 && floor(real) == real ? ".0" : "");
+        snprintf(found.text, sizeof found.text, "%g%s", real, fabs(real) < 1e6 && floor(real) == real ? ".0" : "");
     } else if (json_is_string(value)) {
         qdri_json_printable(json_string_value(value), word, sizeof word);
-        snprintf(found, sizeof found, "\"%s\"", word);
+        snprintf(found.text, sizeof found.text, "\"%s\"", word);
     } else if (value) {
-        snprintf(found, sizeof found, "%s",
+        snprintf(found.text, sizeof found.text, "%s",
                  json_is_null(value)     ? "null"
                  : json_is_object(value) ? "an object"
                  : json_is_array(value)  ? "a list"
                  : json_is_true(value)   ? "true"
                                          : "false");
     }
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %s; %s is needed", qdri_json_where(node).text, found, what);
+    return found;
+}
+
+static qdr_status needed(qdri_json_node node, const char *what)
+{
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %s; %s is needed", qdri_json_where(node).text, qdri_json_shown(node).text,
+                    what);
 }
 
 /* ---- values ---- */

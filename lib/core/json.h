@@ -97,6 +97,11 @@ typedef struct qdri_json_location {
     char text[352];
 } qdri_json_location;
 qdri_json_location qdri_json_where(qdri_json_node node);
+/* A value, or what it is: "4", "\"silu\"", "a list", "missing". */
+typedef struct qdri_json_value_text {
+    char text[64];
+} qdri_json_value_text;
+qdri_json_value_text qdri_json_shown(qdri_json_node node);
 /* `text` with '?' for everything but printable ASCII, at most `bytes` including its terminating zero. For messages. */
 void qdri_json_printable(const char *text, char *printable, size_t bytes);
 

@@ -47,7 +47,6 @@ static qdr_status find_type(const qdri_json_node *root, qdri_json_node *text, co
 {
     const qdri_json_node node = qdri_json_get(root, "model_type"), nested = qdri_json_get(root, "text_config");
     const char *type, *inner;
-    char shown[40];
     *text = *root;
     QDR_TRY(type_of(root, found, &type));
     if (*found) return QDR_OK;
@@ -60,8 +59,8 @@ static qdr_status find_type(const qdri_json_node *root, qdri_json_node *text, co
                         qdri_json_where(node).text);
     if (!type)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; known are %s", qdri_json_where(node).text, qdri_known_types);
-    qdri_json_printable(type, shown, sizeof shown);
-    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is \"%s\"%s; known are %s", qdri_json_where(node).text, shown,
+    return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is %s%s; known are %s", qdri_json_where(node).text,
+                    qdri_json_shown(node).text,
                     is_mixture(type) ? ", a mixture of experts; only dense networks are known" : "", qdri_known_types);
 }
 
@@ -81,36 +80,14 @@ static qdr_status refuse_other_heads(const qdri_json_node *root)
     for (size_t i = 0; i < n; i++) {
         const qdri_json_node item = qdri_json_at(&list, i);
         const char *class;
-        char shown[64];
         QDR_TRY(qdri_json_string(item, 0, &class));
         if (ends_in(class, "ForCausalLM") || ends_in(class, "LMHeadModel")) continue;
-        qdri_json_printable(class, shown, sizeof shown);
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "%s is \"%s\", which has another head than one over the vocabulary, or none; only networks "
+                        "%s is %s, which has another head than one over the vocabulary, or none; only networks "
                         "such as LlamaForCausalLM are known: name that class to plan it instead",
-                        qdri_json_where(item).text, shown);
+                        qdri_json_where(item).text, qdri_json_shown(item).text);
     }
     return QDR_OK;
-}
-
-/* A value for a sentence: "true", "4", "\"x\"", or what it is. */
-static const char *shown_value(qdri_json_node node, char *text, size_t bytes)
-{
-    const char *string;
-    double number;
-    switch (qdri_json_kind_of(node)) {
-    case QDRI_JSON_FLAG: return "true";
-    case QDRI_JSON_NUMBER:
-        if (qdri_json_number(node, -INFINITY, INFINITY, &number) != QDR_OK) break;
-        snprintf(text, bytes, "%g", number);
-        return text;
-    case QDRI_JSON_STRING:
-        if (qdri_json_string(node, 0, &string) != QDR_OK) break;
-        qdri_json_printable(string, text, bytes);
-        return text;
-    default: break;
-    }
-    return "set";
 }
 
 /* Whether a key says something else than that there is no such thing. */
@@ -161,12 +138,11 @@ static qdr_status refuse_changes(const qdri_json_node *root)
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const qdri_json_node node = qdri_json_get(root, refused[i].key);
-        char text[40];
         int says;
         QDR_TRY(says_something(node, &says));
         if (says)
-            return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is %s: %s", qdri_json_where(node).text,
-                            shown_value(node, text, sizeof text), refused[i].why);
+            return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is %s: %s", qdri_json_where(node).text, qdri_json_shown(node).text,
+                            refused[i].why);
     }
     return QDR_OK;
 }

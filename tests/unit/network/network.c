@@ -384,7 +384,7 @@ TEST(refusals)
          "a.json: key 'num_local_experts' is 8: a mixture of experts; only dense networks "
          "are known"},
         {"{\"model_type\": \"llama\", \"n_routed_experts\": \"x\"}", QDR_ERR_UNSUPPORTED,
-         "key 'n_routed_experts' is x: a mixture of experts"},
+         "key 'n_routed_experts' is \"x\": a mixture of experts"},
         {"{\"model_type\": \"llama\",\n\"num_hidden_layers\": -3}", QDR_ERR_ARGUMENT,
          "a.json: key 'num_hidden_layers' is -3; a whole number >= 1 is needed"},
         {"{\"model_type\": \"llama\", \"hidden_size\": 2147483648}", QDR_ERR_ARGUMENT,
