@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille bench ckpt`: checkpoints of transformer layers, alternating with plain writing, reading and copying of as
  * many bytes. */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <quadrille/checkpoint.h>
 #include <stdio.h>
@@ -9,7 +11,6 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "bench/ckpt_file.h"
 #include "bench/transformer.h"
 #include "common/planning.h"
 
@@ -84,6 +85,53 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
              qdr_dtype_name(options->shared.dtype), n_ranks, PLURAL(n_ranks));
 }
 
+/* ---- plain files ----
+ *
+ * Written and read by many ranks, in pieces of 1 MiB. All return 0, or an errno value. */
+
+enum { PIECE_BYTES = 1 << 20 };
+
+/* A file that does not exist yet, with room for that many bytes on the disk. */
+static int file_make(const char *path, int64_t n_bytes)
+{
+    const int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0) return errno;
+    int error = posix_fallocate(descriptor, 0, n_bytes);
+    if (!error && fsync(descriptor) != 0) error = errno;
+    if (close(descriptor) != 0 && !error) error = errno;
+    return error;
+}
+
+static int file_open(const char *path, int *descriptor)
+{
+    *descriptor = open(path, O_RDWR | O_CLOEXEC);
+    return *descriptor < 0 ? errno : 0;
+}
+
+static size_t piece_of(int64_t left) { return left < PIECE_BYTES ? (size_t)left : PIECE_BYTES; }
+
+/* Waits for the disk. */
+static int file_write(int descriptor, const char *from, int64_t at, int64_t n)
+{
+    for (int64_t done = 0; done < n;) {
+        const ssize_t written = pwrite(descriptor, from + done, piece_of(n - done), at + done);
+        if (written < 0 && errno != EINTR) return errno;
+        if (written > 0) done += written;
+    }
+    return fdatasync(descriptor) != 0 ? errno : 0;
+}
+
+static int file_read(int descriptor, char *to, int64_t at, int64_t n)
+{
+    for (int64_t done = 0; done < n;) {
+        const ssize_t found = pread(descriptor, to + done, piece_of(n - done), at + done);
+        if (found < 0 && errno != EINTR) return errno;
+        if (found == 0) return EIO; /* it is shorter */
+        if (found > 0) done += found;
+    }
+    return 0;
+}
+
 /* ---- what is measured ---- */
 
 /* In this order. MAKE and REMOVE are not shown: they make the file of plain writing, and remove that of the last save,
@@ -120,9 +168,8 @@ static qdr_status make_plain(ckpt_bench *bench)
     if (bench->plain >= 0) close(bench->plain);
     bench->plain = -1;
     if (is_root(bench)) (void)unlink(bench->plain_path);
-    qdr_status status = agree(bench,
-                              is_root(bench) ? ckpt_file_make(bench->plain_path, bench->file_bytes + bench->n) : 0);
-    return status < 0 ? status : agree(bench, ckpt_file_open(bench->plain_path, &bench->plain));
+    qdr_status status = agree(bench, is_root(bench) ? file_make(bench->plain_path, bench->file_bytes + bench->n) : 0);
+    return status < 0 ? status : agree(bench, file_open(bench->plain_path, &bench->plain));
 }
 
 static void remove_saved(const ckpt_bench *bench)
@@ -142,8 +189,8 @@ static qdr_status copy(ckpt_bench *bench)
 static qdr_status read_plain(ckpt_bench *bench)
 {
     int descriptor;
-    int error = ckpt_file_open(bench->path, &descriptor);
-    if (!error) error = ckpt_file_read(descriptor, bench->memory, bench->begin, bench->n);
+    int error = file_open(bench->path, &descriptor);
+    if (!error) error = file_read(descriptor, bench->memory, bench->begin, bench->n);
     if (descriptor >= 0) close(descriptor);
     return agree(bench, error);
 }
@@ -160,9 +207,8 @@ static qdr_status call(void *user, int series)
     switch ((ckpt_series)series) {
     case MAKE: remove_saved(bench); return make_plain(bench);
     case RANK:
-        return agree(bench,
-                     is_root(bench) ? ckpt_file_write(bench->plain, bench->memory, bench->file_bytes, bench->n) : 0);
-    case ALL: return agree(bench, ckpt_file_write(bench->plain, bench->memory, bench->begin, bench->n));
+        return agree(bench, is_root(bench) ? file_write(bench->plain, bench->memory, bench->file_bytes, bench->n) : 0);
+    case ALL: return agree(bench, file_write(bench->plain, bench->memory, bench->begin, bench->n));
     case SAVE: return save(bench, 0);
     case REMOVE: remove_saved(bench); return QDR_OK;
     case MEMCPY: return copy(bench);
