@@ -77,39 +77,6 @@ static qdr_status list_machines(list *made)
     return qdr_machine_list(add_machine, made);
 }
 
-/* What a stack can contain; a test compares this table with stack.h and operations.h. */
-static const struct {
-    const char *name, *function, *text;
-} operations[] = {
-    {"input", "qdr_stack_add_input", "an activation that the caller fills"},
-    {"tokens", "qdr_stack_add_tokens", "token ids that the caller fills"},
-    {"linear", "qdr_stack_add_linear", "Y = X W^T + b"},
-    {"embedding", "qdr_stack_add_embedding", "token and position embedding"},
-    {"tied head", "qdr_stack_add_tied_head", "a linear layer that shares the embedding's weight"},
-    {"network", "qdr_stack_add_network", "the layers of a transformer, with or without its ends"},
-    {"norm", "qdr_stack_add_norm", "layer norm or RMS norm, of all features or of blocks"},
-    {"attention", "qdr_stack_add_attention", "causal attention, with grouped queries"},
-    {"activation", "qdr_stack_add_activation", "GELU (tanh, erf), SiLU, ReLU, squared ReLU; alone or gated"},
-    {"GELU", "qdr_stack_add_gelu", "the activation GELU, tanh form"},
-    {"residual", "qdr_stack_add_residual", "the sum of two edges"},
-    {"scaled sum", "qdr_stack_add_residual_with", "the sum of two edges, the second one times a factor"},
-    {"cross-entropy", "qdr_stack_add_cross_entropy", "the loss over a split vocabulary"},
-    {"scaled loss", "qdr_stack_add_cross_entropy_with", "the loss of logits with a factor and a soft cap"},
-    {"custom", "qdr_stack_add_op", "an operation of the caller's, with callbacks"},
-};
-
-static qdr_status list_operations(list *made)
-{
-    if (!made->rows) printf("%-14s %-33s %s\n", "operation", "function (quadrille.h)", "what it adds to a stack");
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
-        if (made->rows)
-            add_row(made, json_pack("{s:s, s:s, s:s}", "name", operations[i].name, "function", operations[i].function,
-                                    "text", operations[i].text));
-        else
-            printf("%-14s %-33s %s\n", operations[i].name, operations[i].function, operations[i].text);
-    return QDR_OK;
-}
-
 /* ---- the command ---- */
 
 static int print_list(qdr_status (*write)(list *), int as_json, failure *why)
@@ -123,8 +90,8 @@ static int print_list(qdr_status (*write)(list *), int as_json, failure *why)
 
 static int run(int argc, char **argv)
 {
-    static const char *const names[] = {"models", "machines", "operations"};
-    static qdr_status (*const write[])(list *) = {list_models, list_machines, list_operations};
+    static const char *const names[] = {"models", "machines"};
+    static qdr_status (*const write[])(list *) = {list_models, list_machines};
     enum { N_LISTS = sizeof names / sizeof *names };
     const char *word = NULL;
     char meant[SUGGESTION_BYTES];
@@ -135,18 +102,17 @@ static int run(int argc, char **argv)
         if (strcmp(word, names[i]) == 0) return print_list(write[i], as_json, &why) ? fail_print(&why) : EXIT_OK;
     suggest(word, names, N_LISTS, meant, sizeof meant);
     if (word)
-        fail(&why, EXIT_USAGE, "list: cannot list '%s'%s; use models, machines or operations", word, meant);
+        fail(&why, EXIT_USAGE, "list: cannot list '%s'%s; use models or machines", word, meant);
     else
-        fail(&why, EXIT_USAGE, "list: say what to list: models, machines or operations");
+        fail(&why, EXIT_USAGE, "list: say what to list: models or machines");
     return fail_print(&why);
 }
 
 const command command_list = {
     .name = "list",
-    .summary = "list the known models, machines and operations",
-    .usage = "quadrille list models|machines|operations [--json]",
-    .text = "Prints the models and machines whose names 'plan', 'mem' and other commands take, or the operations\n"
-            "that a stack of the library can contain.",
+    .summary = "list the known models and machines",
+    .usage = "quadrille list models|machines [--json]",
+    .text = "Prints the models and machines whose names 'plan', 'mem' and other commands take.",
     .options = specs,
     .examples = "  quadrille list models\n"
                 "  quadrille list machines --json\n",

@@ -78,7 +78,7 @@ class Completions(unittest.TestCase):
             self.offers(f"quadrille {name} --" if name else "quadrille --", *options)
 
     def test_values_are_offered(self):
-        self.offers("quadrille list ", "models", "operations", unwanted=["list"])
+        self.offers("quadrille list ", "models", "machines", unwanted=["list"])
         self.offers("quadrille plan gpt2 --overlap o", "on", "off")
         self.offers("quadrille bench ", "gemm", "coll")
         self.offers("quadrille ckpt ", "ls", "verify", "diff", "convert")
