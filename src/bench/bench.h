@@ -182,7 +182,7 @@ qdr_status bench_all_ranks(qdr_context *ctx, bench_fold fold, double *values, in
 
 /* ---- the benchmarks ---- */
 
-extern const command command_bench_ckpt, command_bench_codec, command_bench_coll, command_bench_gemm,
-    command_bench_layer, command_bench_linear;
+extern const command command_bench_ckpt, command_bench_codec, command_bench_coll, command_bench_layer,
+    command_bench_linear;
 
 #endif

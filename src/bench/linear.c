@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `quadrille bench gemm` and `bench linear`: a layer's products on grids, compared with the same products alone; the
- * difference is the cost of communication. `linear` also says where the time goes: bytes sent over each axis, exposed
- * communication. */
+/* `quadrille bench linear`: a layer's products on grids, compared with the same products alone; the difference is the
+ * cost of communication. Also where the time goes: bytes sent over each axis, exposed communication. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,34 +9,22 @@
 #include "common/planning.h"
 #include "common/ranks.h"
 
-enum { N_LINEAR_COLUMNS = 31 }; /* with the last one, without a name */
+enum { N_COLUMNS = 31 }; /* with the last one, without a name */
 
 typedef struct linear_options {
     bench_options shared;
     product_desc desc; /* without what is in `shared` */
-    int backward;
     codec_choice codec;
-    const char *notes; /* comment lines of the title */
-    const bench_column *columns;
-    bench_column chosen[N_LINEAR_COLUMNS];
+    bench_column columns[N_COLUMNS];
 } linear_options;
 
 #define MAX_EXTENT ((int64_t)1 << 40)
 #define AT(kind, member) kind, .at = offsetof(linear_options, member)
-#define EXTENT_SPECS                                                                                                   \
-    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096", AT(OPTION_COUNT, desc.m), 0, MAX_EXTENT},      \
-        {"outputs", 'n', "N", "columns of Y; default 4096", AT(OPTION_COUNT, desc.n), 1, MAX_EXTENT},                  \
-    {                                                                                                                  \
-        "inputs", 'k', "K", "columns of X; default 4096", AT(OPTION_COUNT, desc.k), 1, MAX_EXTENT                      \
-    }
 
-static const option_spec gemm_specs[] = {
-    EXTENT_SPECS,
-    {"backward", 0, NULL, "also time dX and dW", AT(OPTION_FLAG, backward)},
-    BENCH_PRODUCT_SPECS,
-};
-static const option_spec linear_specs[] = {
-    EXTENT_SPECS,
+static const option_spec specs[] = {
+    {"rows", 'm', "M", "rows of X and Y, over all ranks; default 4096", AT(OPTION_COUNT, desc.m), 0, MAX_EXTENT},
+    {"outputs", 'n', "N", "columns of Y; default 4096", AT(OPTION_COUNT, desc.n), 1, MAX_EXTENT},
+    {"inputs", 'k', "K", "columns of X; default 4096", AT(OPTION_COUNT, desc.k), 1, MAX_EXTENT},
     {"transposed", 0, NULL, "swap x and y", AT(OPTION_FLAG, desc.transposed)},
     {"bias", 0, NULL, "add a bias", AT(OPTION_FLAG, desc.bias)},
     {"codec", 0, "CODECS", CODEC_HELP "; default: QDR_CODEC, else none", AT(OPTION_OTHER, codec), .take = take_codecs},
@@ -50,30 +37,15 @@ static const option_spec linear_specs[] = {
         axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                                     \
     }
 
-#define GRID_COLUMN                                                                                                    \
-    {                                                                                                                  \
-        "grid", "grid", "", VALUE_TEXT, 12, 0, 0                                                                       \
-    }
-#define FIRST_COLUMNS                                                                                                  \
-    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0}, BENCH_SETTING("m", VALUE_WHOLE), BENCH_SETTING("n", VALUE_WHOLE),       \
-        BENCH_SETTING("k", VALUE_WHOLE), BENCH_SETTING("dtype", VALUE_TEXT), BENCH_SETTING("layout", VALUE_TEXT)
-
-static const bench_column gemm_columns[] = {
-    GRID_COLUMN,
-    FIRST_COLUMNS,
-    BENCH_SETTING("ranks", VALUE_WHOLE),
-    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    {"gflops", "rate", "(GFLOP/s)", VALUE_REAL, 10, 1, 1},
-    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 11, 1e3, 3},
-    {"share", "share", "", VALUE_REAL, 7, 1, 3},
-    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
-    BENCH_LAST_COLUMN,
-};
-/* A superset. */
-static const bench_column linear_columns[N_LINEAR_COLUMNS] = {
-    GRID_COLUMN,
+static const bench_column columns[N_COLUMNS] = {
+    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
     {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
-    FIRST_COLUMNS,
+    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
+    BENCH_SETTING("m", VALUE_WHOLE),
+    BENCH_SETTING("n", VALUE_WHOLE),
+    BENCH_SETTING("k", VALUE_WHOLE),
+    BENCH_SETTING("dtype", VALUE_TEXT),
+    BENCH_SETTING("layout", VALUE_TEXT),
     BENCH_SETTING("transposed", VALUE_WHOLE),
     BENCH_SETTING("bias", VALUE_WHOLE),
     BENCH_SETTING("ranks", VALUE_WHOLE),
@@ -101,8 +73,7 @@ static int is_asked_for(const char *name, const void *user)
 static int choose_columns(void *user, failure *why)
 {
     linear_options *options = user;
-    bench_choose_columns(options->columns, is_asked_for, options, options->chosen);
-    options->columns = options->chosen;
+    bench_choose_columns(columns, is_asked_for, options, options->columns);
     return why->code;
 }
 
@@ -110,11 +81,14 @@ static void write_title(const void *user, int n_ranks, char *title, size_t capac
 {
     const linear_options *options = user;
     const product_desc *desc = &options->desc;
-    snprintf(title, capacity,
-             "# Y = X·Wᵀ%s with m=%lld n=%lld k=%lld, %s, %s%s, %d rank%s\n# times of the slowest rank; %s",
-             desc->bias ? " + b" : "", (long long)desc->m, (long long)desc->n, (long long)desc->k,
-             qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout),
-             desc->transposed ? ", transposed" : "", n_ranks, PLURAL(n_ranks), options->notes);
+    snprintf(
+        title, capacity,
+        "# Y = X·Wᵀ%s with m=%lld n=%lld k=%lld, %s, %s%s, %d rank%s\n# times of the slowest rank; limit: each rank's "
+        "products alone, alternating; share: median of limit / time; exposed: of time - limit\n"
+        "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden or not\n",
+        desc->bias ? " + b" : "", (long long)desc->m, (long long)desc->n, (long long)desc->k,
+        qdr_dtype_name(options->shared.dtype), layout_word(options->shared.layout),
+        desc->transposed ? ", transposed" : "", n_ranks, PLURAL(n_ranks));
 }
 
 /* ---- what is measured ---- */
@@ -206,13 +180,12 @@ static void print_pass(bench_run *run, const linear_options *options, const char
         BENCH_NUMBER(samples->n),
     };
 #undef AXIS
-    BENCH_ROW(run, linear_columns, values);
+    BENCH_ROW(run, columns, values);
 }
 
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const linear_options *options = user;
-    const int n_passes = 1 + options->backward;
     product_desc desc = options->desc, local = {0};
     linear_bench bench = {0};
     bench_samples samples = {0};
@@ -224,14 +197,14 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     run->table.columns = options->columns;
     if (!fail_status(why, create(run->ctx, size, &desc, &bench))) {
         qdr_grid_reset_traffic(bench.on_grid.grid);
-        bench_measure(run->ctx, &options->shared, &passes, 2 * n_passes, 0, &samples, why);
+        bench_measure(run->ctx, &options->shared, &passes, 2 * N_PASSES, 0, &samples, why);
     }
     if (!why->code) /* rank 0's, which are the largest */
         fail_status(why, product_own_shape(bench.on_grid.grid, bench.on_grid.layer, &local.m, &local.n, &local.k));
     if (!why->code)
         fail_status(why, bench_all_ranks(run->ctx, FOLD_MAX, &bench.traffic[0][0].bytes,
                                          sizeof bench.traffic / sizeof(double)));
-    for (int pass = 0; pass < n_passes && !why->code; pass++)
+    for (int pass = 0; pass < N_PASSES && !why->code; pass++)
         print_pass(run, options, grid_words(size).text, &samples, &local, (product_pass)pass, bench.traffic[pass]);
     bench_free(&samples);
     product_destroy(&bench.limit);
@@ -240,49 +213,21 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     return why->code;
 }
 
-/* ---- the commands ---- */
+/* ---- the command ---- */
 
-static int run_kind(const command *which, const bench_column *columns, linear_options *options, int argc, char **argv)
-{
-    const bench_kind kind = {.command = which,
-                             .columns = columns,
-                             .check = choose_columns,
-                             .write_title = write_title,
-                             .run_grid = run_grid};
-    options->columns = columns;
-    options->shared.n_iterations = 10;
-    options->shared.n_warmup = 2;
-    options->desc.m = options->desc.n = options->desc.k = 4096;
-    return bench_main(&kind, &options->shared, argc, argv);
-}
-
-static int run_gemm(int argc, char **argv)
-{
-    linear_options options = {.notes = "limit: each rank's products alone, alternating with the others; share: median "
-                                       "of limit / time\n"};
-    return run_kind(&command_bench_gemm, gemm_columns, &options, argc, argv);
-}
-
-static int run_linear(int argc, char **argv)
-{
-    linear_options options = {
-        .backward = 1,
-        .notes = "limit: each rank's products alone, alternating; share: median of limit / time; exposed: of time - "
-                 "limit\n"
-                 "# an axis sends: per pass, the rank that sends most; takes: its collectives, hidden or not\n"};
-    return run_kind(&command_bench_linear, linear_columns, &options, argc, argv);
-}
-
-const command command_bench_gemm = {
-    .name = "bench gemm",
-    .summary = "a layer's products on grids, compared with the products alone",
-    .text = "Times Y = X·Wᵀ on a grid of ranks, forward and (with --backward) dX and dW, alternating with the\n"
-            "same products of every rank without communication, a lower bound on the time.",
-    .options = gemm_specs,
-    .examples = "  quadrille bench gemm --local 2 --grid all -m 4096 -n 4096 -k 1024 --backward\n"
-                "  mpiexec.mpich -n 4 quadrille bench gemm --grid 2x2x1x1 --threads 1 --csv\n",
-    .run = run_gemm,
+static const bench_kind kind = {
+    .command = &command_bench_linear,
+    .columns = columns,
+    .check = choose_columns,
+    .write_title = write_title,
+    .run_grid = run_grid,
 };
+
+static int run(int argc, char **argv)
+{
+    linear_options options = {.shared = {.n_iterations = 10, .n_warmup = 2}, .desc = {.m = 4096, .n = 4096, .k = 4096}};
+    return bench_main(&kind, &options.shared, argc, argv);
+}
 
 const command command_bench_linear = {
     .name = "bench linear",
@@ -290,9 +235,9 @@ const command command_bench_linear = {
     .text = "Times forward and backward (dX and dW) of one linear layer on a grid, alternating with the same\n"
             "products of every rank alone. Prints how much each axis sends, how long its collectives take, and\n"
             "how much time the products do not hide (exposed: the median time minus the products' time).",
-    .options = linear_specs,
+    .options = specs,
     .examples = "  quadrille bench linear --local 4 --grid all -m 2048 -n 2048 -k 2048\n"
                 "  mpiexec.mpich -n 4 quadrille bench linear --grid 2x1x2x1 --layout scattered --json\n"
                 "  mpiexec.mpich -n 4 quadrille bench linear --grid 1x1x2x2 --codec int8\n",
-    .run = run_linear,
+    .run = run,
 };

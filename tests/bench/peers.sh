@@ -22,8 +22,8 @@ pdgemm() { # pdgemm RANKS M N K TYPE ROWS BLOCK ITERATIONS: median seconds
 }
 # quadrille RANKS M N K TYPE GRID ITERATIONS: median seconds, and the share of the limit
 quadrille() {
-    mpiexec.mpich -n "$1" "$build/src/quadrille" bench gemm -m "$2" -n "$3" -k "$4" --dtype "$5" --grid "$6" \
-        --iterations "$7" --warmup 1 --threads 1 --csv </dev/null | awk -F, 'NR == 2 { print $9, $14 }'
+    mpiexec.mpich -n "$1" "$build/src/quadrille" bench linear -m "$2" -n "$3" -k "$4" --dtype "$5" --grid "$6" \
+        --iterations "$7" --warmup 1 --threads 1 --csv </dev/null | awk -F, 'NR == 2 { print $14, $19 }'
 }
 compare() { # compare RANKS M N K TYPE GRID ITERATIONS
     best=

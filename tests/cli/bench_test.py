@@ -193,28 +193,11 @@ class Products(Case):
         self.assertRegex(table[3], r"^grid +codec +pass +local m")
         self.assertRegex(table[-1], r"^1x1x2x2 +none +backward( +[0-9]+){3}( +[-0-9.]+){15} +4$")
 
-    def test_gemm_on_every_grid(self):
-        result, rows = self.rows("gemm", *SHAPE, "--local", "4", "--grid", "all", "--backward", "--dtype", "f64")
-        self.assertEqual((result["m"], result["n"], result["k"], result["dtype"]), (24, 20, 16, "f64"))
-        self.assertEqual(len({row["grid"] for row in rows}), 10)
-        self.assertEqual([row["pass"] for row in rows], ["forward", "backward"] * 10)
-        for row in rows:
-            self.check(row)
-
     def test_axes_longer_than_the_product(self):
-        for kind in ("gemm", "linear"):
-            _, rows = self.rows(kind, "-m", "1", "-n", "1", "-k", "1", "--local", "4", "--grid", "all", *SHORT)
-            self.assertEqual(len({row["grid"] for row in rows}), 10)
-            for row in rows:
-                self.assert_times(row)
-
-    def test_gemm_as_csv_and_table(self):
-        words = ["gemm", *SHAPE, "--local", "2", "--grid", "2x1x1x1", "--layout", "scattered", "--panels", "2"]
-        (row,) = csv.DictReader(run(*words, "--csv").out.splitlines())
-        self.assertEqual((row["grid"], row["layout"], row["ranks"], row["samples"]), ("2x1x1x1", "scattered", "2", "4"))
-        table = self.table(*words, "--dtype", "bf16")
-        self.assertIn("bf16, scattered, 2 ranks", table[0])
-        self.assertRegex(table[-1], r"^2x1x1x1 +forward( +[0-9.]+){6} +4$")
+        _, rows = self.rows("linear", "-m", "1", "-n", "1", "-k", "1", "--local", "4", "--grid", "all", *SHORT)
+        self.assertEqual(len({row["grid"] for row in rows}), 10)
+        for row in rows:
+            self.assert_times(row)
 
     def bytes_of(self, row):
         return [row[axis + "_bytes"] for axis in "xyzd"]
@@ -222,8 +205,10 @@ class Products(Case):
     def test_linear_counts_what_each_axis_sends(self):
         """f32, all sizes divisible: the table of docs/design.md, for M=24, N=20, K=16."""
         result, rows = self.rows("linear", *SHAPE, "--local", "4", "--grid", "all")
-        self.assertEqual((result["m"], result["transposed"], result["bias"]), (24, 0, 0))
-        self.assertEqual(len(rows), 20)
+        self.assertEqual([result[key] for key in ("m", "n", "k", "dtype", "transposed", "bias")],
+                         [24, 20, 16, "f32", 0, 0])
+        self.assertEqual(len({row["grid"] for row in rows}), 10)
+        self.assertEqual([row["pass"] for row in rows], ["forward", "backward"] * 10)
         for row in rows:
             self.check(row)
             x, y, z, d = map(int, row["grid"].split("x"))
@@ -251,19 +236,19 @@ class Products(Case):
             self.assertEqual(self.bytes_of(rows[0])[transposed], 4 * 24 * 20)
 
     def test_linear_scattered_as_csv_and_table(self):
-        words = ["linear", *SHAPE, "--local", "4", "--grid", "2x2x1x1", "--layout", "scattered"]
+        words = ["linear", *SHAPE, "--local", "4", "--grid", "2x2x1x1", "--layout", "scattered", "--panels", "2"]
         rows = list(csv.DictReader(run(*words, "--csv").out.splitlines()))
         self.assertEqual([(row["pass"], row["layout"], row["local_m"]) for row in rows],
                          [("forward", "scattered", "24"), ("backward", "scattered", "24")])
-        table = self.table(*words)
+        table = self.table(*words, "--dtype", "bf16")
+        self.assertIn("bf16, scattered, 4 ranks", table[0])
         self.assertRegex(table[-1], r"^2x2x1x1 +backward +24 +10 +8( +-?[0-9.]+){15} +4$")
 
     @unittest.skipUnless("--mpiexec" in sys.argv, "no mpiexec")
     def test_under_mpi(self):
-        for name in ("gemm", "linear"):
-            done = run(name, *SHAPE, "--grid", "1x1x2x1", "--csv", before=[ARGUMENTS.mpiexec, "-n", "2"])
-            self.assertEqual((done.returncode, done.err), (0, ""))
-            self.assertEqual(len(done.out.splitlines()), 2 if name == "gemm" else 3)
+        done = run("linear", *SHAPE, "--grid", "1x1x2x1", "--csv", before=[ARGUMENTS.mpiexec, "-n", "2"])
+        self.assertEqual((done.returncode, done.err), (0, ""))
+        self.assertEqual(len(done.out.splitlines()), 3)
 
 
 class Codec(Case):
@@ -489,14 +474,15 @@ class Ckpt(Case):
 
 class Words(Case):
     def test_wrong_words(self):
-        for words, says in (((), "use ckpt, codec, coll, gemm, layer or linear"), (("coal",), "coal"),
-                            (("gemm", "-m", "-1"), "-m"), (("gemm", "-k", "0"), "-k"),
-                            (("gemm", "--local", "2", "--grid", "2x2x1x1"), "--local 4"),
-                            (("gemm", "--dtype", "int8"), "int8"), (("gemm", "--layout", "round"), "round"),
-                            (("gemm", "--iterations", "0"), "iterations"),
-                            (("gemm", "--kind", "all"), "bench gemm --help"), (("linear", "--backward"), "--backward"),
+        for words, says in (((), "use ckpt, codec, coll, layer or linear"), (("coal",), "coal"),
+                            (("linear", "-m", "-1"), "-m"), (("linear", "-k", "0"), "-k"),
+                            (("linear", "--local", "2", "--grid", "2x2x1x1"), "--local 4"),
+                            (("linear", "--dtype", "int8"), "int8"), (("linear", "--layout", "round"), "round"),
+                            (("linear", "--iterations", "0"), "iterations"),
+                            (("linear", "--kind", "all"), "bench linear --help"),
+                            (("linear", "--backward"), "--backward"),
                             (("linear", "-n", "none"), "-n"), (("linear", "--codec", "int9"), "nearest: int8"),
-                            (("gemm", "--codec", "int8"), "--codec"), (("coll", "--kind", "gather"), "reduce-scatter"),
+                            (("gemm",), "unknown benchmark"), (("coll", "--kind", "gather"), "reduce-scatter"),
                             (("coll", "--axis", "w"), "'w'"), (("coll", "--axis", ""), "axis"),
                             (("coll", "-b", "0"), "-b"), (("coll", "-e", "1T"), "1T"),
                             (("coll", "-e", "9999999999G"), "-e"), (("coll", "-b", "2K", "-e", "1K"), "2048"),
@@ -527,7 +513,7 @@ class Words(Case):
 
     def test_help(self):
         overview = run("--help").out
-        for name in ("ckpt", "coll", "gemm", "layer", "linear"):
+        for name in ("ckpt", "coll", "layer", "linear"):
             self.assertRegex(overview, rf"(?m)^  {name} +\w")
             text = run(name, "--help").out
             self.assertIn(f"usage: quadrille bench {name} ", text)

@@ -40,7 +40,7 @@ def ask_bash(line):
 
 
 def commands_of_help():
-    """{"bench gemm": {"--rows", ...}}, from the output of --help."""
+    """{"bench linear": {"--rows", ...}}, from the output of --help."""
     def section(text, name):
         match = re.search(rf"^{name}:\n((?:  .*\n)+)", text, re.M)
         return match.group(1) if match else ""
@@ -71,7 +71,7 @@ class Completions(unittest.TestCase):
 
     def test_every_command_and_every_option_of_help_is_offered(self):
         found = commands_of_help()
-        self.assertIn("bench gemm", found)
+        self.assertIn("bench linear", found)
         self.offers("quadrille ", *(name for name in found if name and " " not in name))
         for name, options in found.items():
             self.assertIn("--help", options)
@@ -80,7 +80,7 @@ class Completions(unittest.TestCase):
     def test_values_are_offered(self):
         self.offers("quadrille list ", "models", "machines", unwanted=["list"])
         self.offers("quadrille plan gpt2 --overlap o", "on", "off")
-        self.offers("quadrille bench ", "gemm", "coll")
+        self.offers("quadrille bench ", "linear", "coll")
         self.offers("quadrille ckpt ", "ls", "verify", "diff", "convert")
         self.offers("quadrille help pl", "plan")
 

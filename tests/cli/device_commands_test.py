@@ -70,7 +70,7 @@ class Bench(Case):
 
     def test_products_and_layers(self):
         shape = ("--local", "2", "--grid", "all", "-m", "24", "-n", "20", "-k", "16")
-        self.assertEqual(len(self.rows("gemm", "--device", "cuda", *shape)), 4)
+        self.assertEqual(len(self.rows("linear", "--device", "cuda", *shape)), 8)
         for row in self.rows("linear", *shape, QDR_DEVICE="cuda", FAKE_CUDA_GPUS="2"):
             self.assertGreater(row["median_secs"], 0)
             self.assertIsNone(row["d_secs"])  # nobody takes the time of one collective on a GPU
@@ -106,7 +106,7 @@ class Bench(Case):
         self.assert_refused(start("bench", "coll", "--device", "cuda", "--local", "2", "--memory", "caller"),
                             "--memory caller", "--device cpu")
         self.assert_refused(start("bench", "coll", "--device", "gpu"), '"gpu"', "use cpu, cuda")
-        self.assert_refused(start("bench", "gemm", "--device", "cuda:3", "--local", "2", FAKE_CUDA_GPUS="2"),
+        self.assert_refused(start("bench", "linear", "--device", "cuda:3", "--local", "2", FAKE_CUDA_GPUS="2"),
                             "no GPU 3", "use 0 to 1")
         for command in (["bench", "codec"], ["verify"]):
             self.assert_refused(start(*command, "--device", "cuda", FAKE_CUDA_DRIVER="0"), "no CUDA driver",

@@ -266,7 +266,7 @@ class StandardOutput(Case):
         yield "quadrille predict", [self.path("runs.csv")]
         yield "quadrille trace", [self.path("run")]
         yield "quadrille verify", ["--ranks", "1", "--cases", "1", "--dtype", "f32"]
-        yield "quadrille bench gemm", ["--local", "1", "-m", "8", "-n", "8", "-k", "8", "--iterations", "1"]
+        yield "quadrille bench linear", ["--local", "1", "-m", "8", "-n", "8", "-k", "8", "--iterations", "1"]
         if not ARGUMENTS.examples:
             return
         yield "train_gpt", [self.path("text.txt"), *TINY]

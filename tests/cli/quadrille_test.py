@@ -344,7 +344,7 @@ class Command(Case):
         self.assert_refused(run("paln"), "'paln' (did you mean plan?)")
         self.assert_refused(run("plan", "gpt2", "--mchine", "laptop"), "'--mchine' (did you mean --machine?)")
         self.assert_refused(run("linear", "--layuot=scattered"), "'--layuot=scattered' (did you mean --layout?)")
-        self.assert_refused(run("bench", "gemm", "--row"), "option '--row'", "needs a value")
+        self.assert_refused(run("bench", "linear", "--row"), "option '--row'", "needs a value")
         self.assert_refused(run("verify", "--xyzzyx"), "unknown or ambiguous option '--xyzzyx'; see")
         self.assert_refused(run("help", "lineal"), "lineal")
         self.assert_refused(run("--json"), "--version")
@@ -373,8 +373,8 @@ class Command(Case):
         done = run(*setting, "foo=1")
         self.assert_refused(done, "no key 'foo'; docs/model.md")
         self.assertNotIn("did you mean", done.err)
-        self.assert_refused(run("bench"), "no benchmark is named", "coll, gemm, layer or linear")
-        self.assert_refused(run("bench", "foo"), "unknown benchmark 'foo'", "coll, gemm, layer or linear")
+        self.assert_refused(run("bench"), "no benchmark is named", "coll, layer or linear")
+        self.assert_refused(run("bench", "foo"), "unknown benchmark 'foo'", "coll, layer or linear")
 
     def test_machine_based_on_an_unknown_one(self):
         """The search for similar names of machines finds the same file again."""
@@ -443,7 +443,7 @@ class Command(Case):
     def test_man_page_has_the_options_of_help(self):
         page = self.read(ARGUMENTS.man_page).replace("\\-", "-").replace("\\~", " ")
         sections = dict(re.findall(r"^\.SH (.+?)\n(.*?)(?=^\.SH |\Z)", page, re.S | re.M))
-        for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH GEMM", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE",
+        for section in ("OPTIONS", "BENCH", "BENCH COLL", "BENCH LAYER", "BENCH LINEAR", "CALIBRATE",
                         "CKPT CONVERT", "CKPT DIFF", "CKPT LS", "CKPT VERIFY", "DOCTOR", "ENV", "LINEAR", "LIST",
                         "PREDICT", "TOPO", "TRACE", "VERIFY"):
             words = [] if section == "OPTIONS" else section.lower().split()

@@ -67,9 +67,9 @@ class Settings(cases.Case):
         bench = [ARGUMENTS.quadrille, "bench"]
         said = self.start(bench, (), "coll", ("", None), 1, 2).stderr.decode()
         self.assertIn("no benchmark is named", said)
-        words = [ARGUMENTS.mpiexec, "-n", "1", *bench, "coll", ":", "-n", "1", *bench, "gemm"]
+        words = [ARGUMENTS.mpiexec, "-n", "1", *bench, "coll", ":", "-n", "1", *bench, "linear"]
         done = subprocess.run(words, capture_output=True, timeout=60, check=False)
-        self.assertIn("the command is bench coll on rank 0 and bench gemm on rank 1", done.stderr.decode())
+        self.assertIn("the command is bench coll on rank 0 and bench linear on rank 1", done.stderr.decode())
 
     def test_a_rank_that_is_refused(self):
         """Where one rank alone cannot read its options, the reason is printed, by rank 0."""

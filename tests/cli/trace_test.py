@@ -439,8 +439,8 @@ class NoSchedule(Case):
 
 
 class Runs(Case):
-    BENCH = ["bench", "gemm", "-m", "64", "-n", "32", "-k", "16", "--iterations", "3", "--warmup", "0",
-             "--threads", "1", "--backward", "--local", "4", "--grid", "2x2x1x1"]
+    BENCH = ["bench", "linear", "-m", "64", "-n", "32", "-k", "16", "--iterations", "3", "--warmup", "0",
+             "--threads", "1", "--local", "4", "--grid", "2x2x1x1"]
 
     def test_bytes(self):
         """Every collective of the schedules is there, with the bytes of the closed form."""
