@@ -13,8 +13,8 @@
 #include "common/choice.h"
 #include "common/gpt.h"
 #include "common/meter.h"
-#include "src/common/reference.h"
 #include "src/common/statistics.h"
+#include "src/common/transformer.h"
 
 #define WARM_ITERATIONS 2
 
@@ -32,10 +32,7 @@ typedef struct block_driver {
     qdr_context *ctx;
     char *sentence;
     qdr_grid *grid;
-    qdr_stack *stack;
-    qdr_edge in, out;
-    void *gradient; /* of `out`, set before each iteration */
-    size_t gradient_bytes;
+    transformer made;
     double *forward_secs, *backward_secs; /* of each iteration, on the slowest rank */
     double *all; /* one number per rank */
     qdr_graph *forward, *backward; /* recorded; NULL: enqueued task by task */
@@ -47,75 +44,23 @@ typedef struct traffic_row {
     double n_calls, bytes, planned_bytes, secs; /* secs: 0 on GPUs, where it is not measured */
 } traffic_row;
 
-/* Random numbers from -1 to 1: a product of regular ones could look faster than it is. */
-static qdr_status fill(qdr_context *ctx, void *data, int64_t n, qdr_dtype dtype)
-{
-    const size_t bytes = (size_t)n * qdr_dtype_bytes(dtype);
-    void *host = malloc(bytes ? bytes : 1);
-    if (!host) return QDR_ERR_MEMORY;
-    for (int64_t i = 0; i < n; i++) element_write(dtype, host, i, draw_value(1, 0, i, 0, dtype));
-    qdr_status status = qdr_copy(ctx, data, host, bytes, NULL);
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-    free(host);
-    return status;
-}
-
-/* Because of the norms, the values of the input matter little, but they must not all be the same. */
-static qdr_status fill_input(const block_driver *driver)
-{
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    void *value;
-    TRY(qdr_stack_edge_owned(driver->stack, driver->in, &owned));
-    TRY(qdr_stack_edge_value(driver->stack, driver->in, &value));
-    return fill(driver->ctx, value, owned.n_rows * owned.n_cols, (qdr_dtype)driver->set->how.dtype);
-}
-
-/* Values for the output's gradient, whose memory a step may reuse. */
-static qdr_status make_gradient(block_driver *driver)
-{
-    const qdr_dtype dtype = (qdr_dtype)driver->set->how.dtype;
-    qdr_owned owned = {QDR_INIT(qdr_owned)};
-    TRY(qdr_stack_edge_owned(driver->stack, driver->out, &owned));
-    driver->gradient_bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(dtype);
-    TRY(qdr_mem_alloc(driver->ctx, driver->gradient_bytes, &driver->gradient));
-    return fill(driver->ctx, driver->gradient, owned.n_rows * owned.n_cols, dtype);
-}
-
-static qdr_status set_gradient(const block_driver *driver)
-{
-    void *value;
-    TRY(qdr_stack_edge_gradient(driver->stack, driver->out, &value));
-    TRY(qdr_copy(driver->ctx, value, driver->gradient, driver->gradient_bytes, NULL));
-    return qdr_stream_synchronize(qdr_context_stream(driver->ctx));
-}
-
 static qdr_status build(block_driver *driver)
 {
     const settings *set = driver->set;
-    const qdr_network *network = &set->network;
-    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = set->how.context, .n_layers = 1,
-                                   .layout = (qdr_layout)set->how.layout, .only_layers = 1};
-    const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{network->hidden, 1}}, .col_axis = QDR_X,
-                                 .layout = desc.layout};
-    const qdr_stack_opts opts = {
-        QDR_INIT(qdr_stack_opts),
-        .n_rows = set->how.batch * set->how.context,
-        .row_unit = set->how.context,
+    const transformer_desc desc = {
+        .network = &set->network,
+        .n_layers = 1,
+        .n_sequences = set->how.batch,
+        .sequence = set->how.context,
         .dtype = (qdr_dtype)set->how.dtype,
+        .layout = (qdr_layout)set->how.layout,
         .overlap = set->how.serial ? QDR_OVERLAP_NONE : set->how.overlap,
-        .panels = (int)set->how.n_panels,
-        .batch_parts = (int)set->how.n_batch_parts,
+        .n_panels = (int)set->how.n_panels,
+        .n_batch_parts = (int)set->how.n_batch_parts,
         .codecs = set->how.codecs.size ? &set->how.codecs : NULL,
-        .product_type = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
+        .products = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
-    TRY(qdr_stack_create(driver->grid, &opts, &driver->stack));
-    qdr_status added = qdr_stack_add_input(driver->stack, "x", &input, 1, &driver->in);
-    if (added == QDR_OK) added = qdr_stack_add_network(driver->stack, network, &desc, driver->in, &driver->out);
-    TRY(qdr_agree(driver->ctx, added)); /* adding is local */
-    TRY(qdr_stack_build(driver->stack));
-    TRY(qdr_stack_init(driver->stack, 1, 0.02));
-    TRY(qdr_agree(driver->ctx, fill_input(driver)));
-    return qdr_agree(driver->ctx, make_gradient(driver));
+    return transformer_create(driver->grid, &desc, &driver->made);
 }
 
 /* The sum of a number over all ranks, and the largest. */
@@ -138,13 +83,13 @@ static int has_levels(const block_driver *driver)
 /* With levels, each forward is the first one after a step, which returns parameters. */
 static qdr_status run_forward(const block_driver *driver)
 {
-    if (!driver->forward) TRY(qdr_stack_mark_updated(driver->stack));
-    return driver->forward ? qdr_graph_launch(driver->forward, NULL) : qdr_stack_forward(driver->stack);
+    if (!driver->forward) TRY(qdr_stack_mark_updated(driver->made.stack));
+    return driver->forward ? qdr_graph_launch(driver->forward, NULL) : qdr_stack_forward(driver->made.stack);
 }
 
 static qdr_status run_backward(const block_driver *driver)
 {
-    return driver->backward ? qdr_graph_launch(driver->backward, NULL) : qdr_stack_backward(driver->stack, 0, 1);
+    return driver->backward ? qdr_graph_launch(driver->backward, NULL) : qdr_stack_backward(driver->made.stack, 0, 1);
 }
 
 static qdr_status record(const block_driver *driver, qdr_status (*run)(const block_driver *driver), qdr_graph **graph)
@@ -164,7 +109,7 @@ static qdr_status iterate(block_driver *driver, double *forward, double *backwar
     TRY(run_forward(driver));
     TRY(qdr_stream_synchronize(stream));
     *forward = meter_secs() - began;
-    TRY(qdr_agree(driver->ctx, set_gradient(driver)));
+    TRY(qdr_agree(driver->ctx, transformer_fill_gradient(&driver->made)));
     TRY(qdr_barrier(driver->ctx));
     began = meter_secs();
     TRY(run_backward(driver));
@@ -200,8 +145,8 @@ static int read_traffic(const block_driver *driver, traffic_row rows[QDR_N_CHANN
             qdr_traffic done = {QDR_INIT(qdr_traffic)};
             qdr_planned forward = {QDR_INIT(qdr_planned)}, backward = {QDR_INIT(qdr_planned)};
             if (qdr_grid_traffic(driver->grid, c, k, &done) < 0 ||
-                qdr_stack_planned(driver->stack, forwards, c, k, &forward) < 0 ||
-                qdr_stack_planned(driver->stack, QDR_LIST_BACKWARD, c, k, &backward) < 0)
+                qdr_stack_planned(driver->made.stack, forwards, c, k, &forward) < 0 ||
+                qdr_stack_planned(driver->made.stack, QDR_LIST_BACKWARD, c, k, &backward) < 0)
                 continue;
             if (done.n_calls || forward.n_calls || backward.n_calls)
                 rows[n_rows++] = (traffic_row){qdr_channel_name(c),
@@ -230,8 +175,8 @@ static qdr_status conclude(block_driver *driver, block_result *result)
         TRY(over_ranks(driver, driver->backward_secs[i], &unused, &driver->backward_secs[i]));
     }
     /* In the replicated layout, norms and residuals are computed, and counted, more than once. */
-    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, QDR_LIST_FORWARD), &forward_flops, &unused));
-    TRY(over_ranks(driver, qdr_stack_flops(driver->stack, QDR_LIST_BACKWARD), &backward_flops, &unused));
+    TRY(over_ranks(driver, qdr_stack_flops(driver->made.stack, QDR_LIST_FORWARD), &forward_flops, &unused));
+    TRY(over_ranks(driver, qdr_stack_flops(driver->made.stack, QDR_LIST_BACKWARD), &backward_flops, &unused));
     result->forward_secs = statistics_median(driver->forward_secs, (size_t)set->n_iterations);
     result->backward_secs = statistics_median(driver->backward_secs, (size_t)set->n_iterations);
     result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
@@ -254,7 +199,7 @@ static void print_table(const block_driver *driver, const block_result *result)
            grid_words(set->how.grid).text, set->how.order, split, layout_word((qdr_layout)set->how.layout),
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
            set->how.recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);
-    if (qdr_stack_print_storage(driver->stack, stdout) == QDR_OK) putchar('\n');
+    if (qdr_stack_print_storage(driver->made.stack, stdout) == QDR_OK) putchar('\n');
     printf("forward   %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->forward_secs, result->forward_gflops);
     printf("backward  %10.3f ms %10.1f GFLOP/s\n", 1e3 * result->backward_secs, result->backward_gflops);
     printf("together  %10.3f ms %10.0f tokens/s\n\n", 1e3 * (result->forward_secs + result->backward_secs),
@@ -367,7 +312,7 @@ static qdr_status drive(block_driver *driver)
     if (!driver->forward_secs || !driver->backward_secs || !driver->all) return QDR_ERR_MEMORY;
     TRY(build(driver));
     qdr_codecs codecs;
-    TRY(qdr_stack_get_codecs(driver->stack, &codecs));
+    TRY(qdr_stack_get_codecs(driver->made.stack, &codecs));
     choice_tell_codecs(driver->ctx, &codecs);
     TRY(measure(driver));
     TRY(conclude(driver, &result));
@@ -382,9 +327,8 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     const qdr_status status = drive(&driver);
     qdr_graph_destroy(&driver.forward);
     qdr_graph_destroy(&driver.backward);
-    qdr_stack_destroy(&driver.stack);
+    qdr_stack_destroy(&driver.made.stack);
     qdr_grid_destroy(&driver.grid);
-    qdr_mem_free(driver.ctx, &driver.gradient);
     free(driver.forward_secs);
     free(driver.backward_secs);
     free(driver.all);

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "bench/bench.h"
-#include "bench/transformer.h"
 #include "common/planning.h"
+#include "common/transformer.h"
 
 enum { N_COLUMNS = 18 /* with the last one, without a name */, CONTEXT = 8, PATH_BYTES = 4096 };
 
@@ -239,7 +239,7 @@ static qdr_status step(ckpt_bench *bench)
     qdr_stack *stack = bench->model.stack;
     qdr_status status = qdr_stack_forward(stack);
     if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(bench->ctx));
-    if (status >= 0) transformer_fill_gradient(&bench->model);
+    if (status >= 0) status = transformer_fill_gradient(&bench->model);
     if (status >= 0) status = qdr_stack_backward(stack, 0, 1);
     return status < 0 ? status : qdr_adamw_step(bench->optimizer, 1e-3);
 }

@@ -9,7 +9,7 @@
 #include <quadrille/plan.h>
 
 #include "bench/bench.h"
-#include "bench/transformer.h"
+#include "common/transformer.h"
 
 enum { MAX_SAMPLES = 4096, MAX_WORST = 10, MAX_GROUPS = 64 };
 

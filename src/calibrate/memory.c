@@ -43,12 +43,10 @@ static int measure_libraries(calibration *c, int ranks_per_process, failure *why
     transformer made = {0};
     qdr_status status = grid_make(c->ctx, (grid_size){1, 1, n_ranks, 1}, NULL, &grid);
     if (status >= 0) status = transformer_create(grid, &desc, &made);
-    if (status >= 0) {
-        transformer_fill_gradient(&made);
-        status = qdr_stack_forward(made.stack);
-        if (status >= 0) status = qdr_stack_backward(made.stack, 0, 1);
-        if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx));
-    }
+    if (status >= 0) status = transformer_fill_gradient(&made);
+    if (status >= 0) status = qdr_stack_forward(made.stack);
+    if (status >= 0) status = qdr_stack_backward(made.stack, 0, 1);
+    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx));
     fail_status(why, status);
     if (!fail_together(why, c->ctx)) find_used(c, ranks_per_process, &c->machine.software.fixed_bytes, why);
     qdr_stack_destroy(&made.stack);

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "../../examples/common/gpt.h"
-#include "../../src/bench/transformer.h"
+#include "../../src/common/transformer.h"
 #include "core/operands.h"
 #include "dist.h"
 #include "linear/internal.h"

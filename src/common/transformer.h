@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transformer as a stack that is measured: layers of a network, with embedding, head and loss if wanted, and
- * stand-ins for what the library lacks. Values do not matter. */
-#ifndef QUADRILLE_SRC_BENCH_TRANSFORMER_H
-#define QUADRILLE_SRC_BENCH_TRANSFORMER_H
+/* A transformer as a stack that is measured: layers of a network, with embedding, head and loss if wanted. Values do
+ * not matter, but are not regular, with which products could look faster than they are. */
+#ifndef QUADRILLE_SRC_COMMON_TRANSFORMER_H
+#define QUADRILLE_SRC_COMMON_TRANSFORMER_H
 
 #include <quadrille/network.h>
 #include <quadrille/quadrille.h>
@@ -14,6 +14,7 @@ typedef struct transformer_desc {
     qdr_dtype dtype;
     qdr_layout layout;
     int n_panels, n_batch_parts, overlap; /* as in qdr_stack_opts */
+    qdr_product_type products;
     const qdr_codecs *codecs; /* NULL: QDR_CODEC */
 } transformer_desc;
 
@@ -28,6 +29,6 @@ typedef struct transformer {
  * the same result on all ranks; destroy its stack in any case. */
 qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, transformer *made);
 /* Fills the gradient of the output, from which a backward pass without ends starts. Streams must be idle. */
-void transformer_fill_gradient(const transformer *filled);
+qdr_status transformer_fill_gradient(const transformer *filled);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transformers as stacks. */
-#include "bench/transformer.h"
+#include "common/transformer.h"
 
 #include "common/memory.h"
 
@@ -17,9 +17,8 @@ static qdr_status describe(transformer *made, const transformer_desc *desc)
 {
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{desc->network->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = desc->layout};
-    const qdr_network_desc network = {QDR_INIT(qdr_network_desc),     .context = desc->sequence,
-                                      .n_layers = desc->n_layers,     .layout = desc->layout,
-                                      .only_layers = !desc->has_ends, .stand_ins = 1};
+    const qdr_network_desc network = {QDR_INIT(qdr_network_desc), .context = desc->sequence, .n_layers = desc->n_layers,
+                                      .layout = desc->layout, .only_layers = !desc->has_ends};
     TRY(desc->has_ends ? qdr_stack_add_tokens(made->stack, "tokens", &made->in)
                        : qdr_stack_add_input(made->stack, "x", &input, 1, &made->in));
     return qdr_stack_add_network(made->stack, desc->network, &network, made->in, &made->out);
@@ -58,7 +57,8 @@ qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, tran
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts),           .n_rows = desc->n_sequences * desc->sequence,
                                  .row_unit = desc->sequence,         .dtype = desc->dtype,
                                  .overlap = desc->overlap,           .panels = desc->n_panels,
-                                 .batch_parts = desc->n_batch_parts, .codecs = desc->codecs};
+                                 .batch_parts = desc->n_batch_parts, .codecs = desc->codecs,
+                                 .product_type = desc->products};
     qdr_context *ctx = qdr_grid_context(grid);
     made->dtype = desc->dtype;
     made->vocab = desc->has_ends ? desc->network->vocab : 0;
@@ -68,12 +68,11 @@ qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, tran
     return qdr_agree(ctx, fill_input(made));
 }
 
-void transformer_fill_gradient(const transformer *filled)
+qdr_status transformer_fill_gradient(const transformer *filled)
 {
     qdr_owned owned = {QDR_INIT(qdr_owned)};
     void *gradient;
-    if (qdr_stack_edge_owned(filled->stack, filled->out, &owned) < 0) return;
-    if (qdr_stack_edge_gradient(filled->stack, filled->out, &gradient) < 0) return;
-    /* A device that has failed says so in the next call. */
-    (void)memory_fill(context_of(filled), gradient, owned.n_rows * owned.n_cols, filled->dtype);
+    TRY(qdr_stack_edge_owned(filled->stack, filled->out, &owned));
+    TRY(qdr_stack_edge_gradient(filled->stack, filled->out, &gradient));
+    return memory_fill(context_of(filled), gradient, owned.n_rows * owned.n_cols, filled->dtype);
 }
