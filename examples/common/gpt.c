@@ -9,13 +9,6 @@
 
 #include "program.h"
 
-qdr_status gpt_add_layers(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out)
-{
-    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout,
-                                   .only_layers = 1};
-    return qdr_stack_add_network(stack, &config->network, &desc, in, out);
-}
-
 static qdr_status describe(gpt *model)
 {
     const gpt_config *config = &model->config;

@@ -41,8 +41,6 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
 /* The same of a text of n_bytes, where a sequence may be shorter: targets beyond the end are ignored. */
 qdr_status gpt_fill_until(gpt *model, const uint8_t *text, int64_t n_bytes, const int64_t *starts);
-/* The network's layers alone, "block0" and so on. */
-qdr_status gpt_add_layers(qdr_stack *stack, const gpt_config *config, qdr_edge in, qdr_edge *out);
 /* The logits of global row `row` after a forward pass, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);
 /* Number of parameters of the whole model. */

@@ -39,27 +39,12 @@ static qdr_status refuse_foreign_names(const reading *r)
     return QDR_OK;
 }
 
-/* The extent of a matrix in a dimension; 1 where there is none, or one that no network has: the tensor will not fit. */
-static int64_t extent(const reading *r, const char *name, int dim)
-{
-    const qdr_tensor *tensor = qdr_safetensors_tensor(r->file, qdr_safetensors_find(r->file, name));
-    const int64_t n = tensor && tensor->n_dims == 2 ? tensor->shape[dim] : 0;
-    return n >= 1 && n <= 1 << 30 ? n : 1;
-}
-
 /* Of a file by an older train_gpt, or one that was converted without a config.json. */
-static qdr_network network_of_tensors(const reading *r)
+static qdr_network gpt_of_tensors(const qdr_safetensors *file)
 {
-    qdr_network sizes = {.heads = 1,
-                         .vocab = extent(r, "embedding.weight", 0),
-                         .hidden = extent(r, "embedding.weight", 1),
-                         .context = extent(r, "embedding.positions", 0),
-                         .ffn = extent(r, "block0.fc.weight", 0),
-                         .tied = qdr_safetensors_find(r->file, "head.weight") < 0};
-    char name[64];
-    do snprintf(name, sizeof name, "block%lld.qkv.weight", (long long)sizes.layers);
-    while (qdr_safetensors_find(r->file, name) >= 0 && ++sizes.layers < QDR_NETWORK_MOST_LAYERS);
-    if (sizes.layers == 0) sizes.layers = 1; /* whose first tensor that is missing is named */
+    qdr_network sizes = network_of_tensors(file);
+    sizes.heads = 1;
+    sizes.context = sizes.positions;
     return gpt_network(sizes);
 }
 
@@ -77,7 +62,7 @@ static qdr_status find_network(const reading *r, const qdr_network *model)
                       (long long)saved->network.layers, QDR_NETWORK_MOST_LAYERS);
     if (saved->is_whole) return QDR_OK;
     saved->is_whole = model != NULL;
-    saved->network = model ? *model : network_of_tensors(r);
+    saved->network = model ? *model : gpt_of_tensors(r->file);
     return QDR_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef QUADRILLE_SRC_CKPT_CKPT_H
 #define QUADRILLE_SRC_CKPT_CKPT_H
 
+#include <jansson.h>
 #include <quadrille/safetensors.h>
 
 #include "common/command.h"
@@ -16,7 +17,10 @@ typedef struct ckpt_text {
     char text[164];
 } ckpt_text;
 ckpt_text ckpt_show(const char *text);
-/* "[2, 3]"; "[]": a single element. */
+/* "[2, 3]". */
+ckpt_text ckpt_list(const int64_t *numbers, int n);
+json_t *ckpt_json_list(const int64_t *numbers, int n);
+/* "[]": a single element. */
 ckpt_text ckpt_shape(const qdr_tensor *tensor);
 /* Prints text, and blanks up to a number of columns. */
 void ckpt_print_padded(const char *text, int columns);

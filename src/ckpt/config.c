@@ -106,17 +106,10 @@ static int64_t extent(const qdr_safetensors *file, const char *name, int dim)
 static qdr_network older(const json_t *note, const qdr_safetensors *file)
 {
     const json_t *epsilon = json_object_get(note, "epsilon");
-    qdr_network n = {.activation = "gelu_new",
-                     .heads = (int64_t)json_number_value(json_object_get(note, "heads")),
-                     .norm_epsilon = epsilon ? json_number_value(epsilon) : 1e-5,
-                     .vocab = extent(file, "embedding.weight", 0),
-                     .hidden = extent(file, "embedding.weight", 1),
-                     .positions = extent(file, "embedding.positions", 0),
-                     .ffn = extent(file, "block0.fc.weight", 0),
-                     .tied = qdr_safetensors_find(file, "head.weight") < 0};
-    char name[48];
-    do snprintf(name, sizeof name, "block%lld.qkv.weight", (long long)n.layers);
-    while (qdr_safetensors_find(file, name) >= 0 && ++n.layers);
+    qdr_network n = network_of_tensors(file);
+    snprintf(n.activation, sizeof n.activation, "gelu_new");
+    n.heads = (int64_t)json_number_value(json_object_get(note, "heads"));
+    n.norm_epsilon = epsilon ? json_number_value(epsilon) : 1e-5;
     return n;
 }
 
@@ -152,7 +145,7 @@ static qdr_status take_note(ckpt_config *config, const json_t *note, const qdr_s
         return config->document ? QDR_OK : QDR_ERR_MEMORY;
     }
     if (kept && is_gpt2(&given)) return make_document(config, &given, &given);
-    if (!kept && old.heads > 0 && old.layers > 0) return make_document(config, &old, NULL);
+    if (!kept && old.heads > 0) return make_document(config, &old, NULL);
     snprintf(config->lack, sizeof config->lack, "%s",
              kept ? "its note has none of transformers" : "its note does not say what the network computes");
     return QDR_OK;

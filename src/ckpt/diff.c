@@ -149,19 +149,18 @@ static int compare_all(diff_answer *answer, failure *why)
 
 /* ---- text ---- */
 
-/* "[1,2]": the place of an element, by its number. */
-static ckpt_text place_of(const qdr_tensor *tensor, int64_t number)
+/* The place of the element with the largest difference. */
+static void find_place(const diff_pair *pair, int64_t place[QDR_TENSOR_MAX_DIMS])
 {
-    ckpt_text place = {"["};
-    int64_t indices[QDR_TENSOR_MAX_DIMS];
-    for (int i = tensor->n_dims; i-- > 0; number /= tensor->shape[i]) indices[i] = number % tensor->shape[i];
-    for (int i = 0; i < tensor->n_dims; i++) {
-        const size_t used = strlen(place.text);
-        snprintf(place.text + used, sizeof place.text - used, "%s%" PRId64, i ? "," : "", indices[i]);
-    }
-    const size_t used = strlen(place.text);
-    snprintf(place.text + used, sizeof place.text - used, "]");
-    return place;
+    int64_t rest = pair->at;
+    for (int i = pair->a->n_dims; i-- > 0; rest /= pair->a->shape[i]) place[i] = rest % pair->a->shape[i];
+}
+
+static ckpt_text place_of(const diff_pair *pair)
+{
+    int64_t place[QDR_TENSOR_MAX_DIMS];
+    find_place(pair, place);
+    return ckpt_list(place, pair->a->n_dims);
 }
 
 static void print_pair(const diff_pair *pair)
@@ -178,12 +177,12 @@ static void print_pair(const diff_pair *pair)
     case DIFF_TYPE: printf("other type: %s: %s and %s\n", ckpt_show(name).text, pair->a->type, pair->b->type); break;
     case DIFF_BYTES:
         printf("differs: %s: %" PRId64 " of %" PRId64 " bytes, the first in element %s\n", ckpt_show(name).text,
-               pair->n_differing, pair->a->bytes, place_of(pair->a, pair->at).text);
+               pair->n_differing, pair->a->bytes, place_of(pair).text);
         break;
     case DIFF_ELEMENTS:
         printf("%s: %s: %.9g at %s; %" PRId64 " of %" PRId64 " elements differ\n",
-               pair->is_over ? "differs" : "within tolerance", ckpt_show(name).text, pair->largest,
-               place_of(pair->a, pair->at).text, pair->n_differing, n);
+               pair->is_over ? "differs" : "within tolerance", ckpt_show(name).text, pair->largest, place_of(pair).text,
+               pair->n_differing, n);
     }
 }
 
@@ -225,26 +224,10 @@ static void print_text(const diff_answer *answer)
            answer->n_pairs - answer->n_equal - answer->n_over, answer->n_over, answer->n_only[0], answer->n_only[1]);
     if (most)
         printf("largest difference: %.9g in %s at %s\n", most->largest, ckpt_show(most->a->name).text,
-               place_of(most->a, most->at).text);
+               place_of(most).text);
 }
 
 /* ---- JSON ---- */
-
-static json_t *shape_list(const qdr_tensor *tensor)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < tensor->n_dims; i++) json_array_append_new(list, json_integer(tensor->shape[i]));
-    return list;
-}
-
-static json_t *place_list(const diff_pair *pair)
-{
-    json_t *list = json_array();
-    int64_t rest = pair->at;
-    for (int i = pair->a->n_dims; i-- > 0; rest /= pair->a->shape[i])
-        json_array_insert_new(list, 0, json_integer(rest % pair->a->shape[i]));
-    return list;
-}
 
 /* An infinite difference is null: JSON has no infinity. */
 static json_t *pair_object(const diff_pair *pair)
@@ -253,13 +236,17 @@ static json_t *pair_object(const diff_pair *pair)
     json_t *object = json_pack("{s:o, s:s, s:b}", "name", json_text(pair->a->name), "kind", kinds[pair->kind],
                                "different", pair->is_over);
     if (pair->kind == DIFF_SHAPE)
-        json_object_set_new(object, "shapes", json_pack("[o, o]", shape_list(pair->a), shape_list(pair->b)));
+        json_object_set_new(object, "shapes",
+                            json_pack("[o, o]", ckpt_json_list(pair->a->shape, pair->a->n_dims),
+                                      ckpt_json_list(pair->b->shape, pair->b->n_dims)));
     if (pair->kind == DIFF_TYPE)
         json_object_set_new(object, "types", json_pack("[s, s]", pair->a->type, pair->b->type));
     if (pair->kind == DIFF_ELEMENTS)
         json_object_set_new(object, "largest", isinf(pair->largest) ? json_null() : json_real(pair->largest));
     if (pair->kind == DIFF_ELEMENTS || pair->kind == DIFF_BYTES) {
-        json_object_set_new(object, "at", place_list(pair));
+        int64_t place[QDR_TENSOR_MAX_DIMS];
+        find_place(pair, place);
+        json_object_set_new(object, "at", ckpt_json_list(place, pair->a->n_dims));
         json_object_set_new(object, "differing", json_integer(pair->n_differing));
     }
     return object;

@@ -140,12 +140,10 @@ static json_t *real_or_null(int has, double x) { return has ? json_real(x) : jso
 static json_t *tensor_object(const qdr_tensor *tensor)
 {
     char crc[9];
-    json_t *shape = json_array();
-    for (int i = 0; i < tensor->n_dims; i++) json_array_append_new(shape, json_integer(tensor->shape[i]));
     snprintf(crc, sizeof crc, "%08" PRIx32, tensor->crc);
     return json_pack("{s:o, s:o, s:o, s:I, s:o}", "name", json_text(tensor->name), "type", json_text(tensor->type),
-                     "shape", shape, "bytes", (json_int_t)tensor->bytes, "crc32",
-                     tensor->has_crc ? json_string(crc) : json_null());
+                     "shape", ckpt_json_list(tensor->shape, tensor->n_dims), "bytes", (json_int_t)tensor->bytes,
+                     "crc32", tensor->has_crc ? json_string(crc) : json_null());
 }
 
 static json_t *stats_object(const ls_stats *stats)

@@ -25,16 +25,25 @@ ckpt_text ckpt_show(const char *text)
     return shown;
 }
 
-ckpt_text ckpt_shape(const qdr_tensor *tensor)
+ckpt_text ckpt_list(const int64_t *numbers, int n)
 {
     ckpt_text shown = {"["};
-    for (int i = 0; i < tensor->n_dims; i++) {
+    for (int i = 0; i < n; i++) {
         const size_t used = strlen(shown.text);
-        snprintf(shown.text + used, sizeof shown.text - used, "%s%lld", i ? ", " : "", (long long)tensor->shape[i]);
+        snprintf(shown.text + used, sizeof shown.text - used, "%s%lld", i ? ", " : "", (long long)numbers[i]);
     }
     const size_t used = strlen(shown.text);
     snprintf(shown.text + used, sizeof shown.text - used, "]");
     return shown;
+}
+
+ckpt_text ckpt_shape(const qdr_tensor *tensor) { return ckpt_list(tensor->shape, tensor->n_dims); }
+
+json_t *ckpt_json_list(const int64_t *numbers, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(numbers[i]));
+    return list;
 }
 
 int ckpt_columns(const char *text)

@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <quadrille_private/input.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,4 +20,26 @@ qdr_status network_note_read(const char *note, const char *where, qdr_network *n
     free(text);
     json_decref(document);
     return status;
+}
+
+/* 1 where there is none, or one that no network has: the tensor will not fit. */
+static int64_t extent(const qdr_safetensors *file, const char *name, int dim)
+{
+    const qdr_tensor *tensor = qdr_safetensors_tensor(file, qdr_safetensors_find(file, name));
+    const int64_t n = tensor && tensor->n_dims == 2 ? tensor->shape[dim] : 0;
+    return n >= 1 && n <= 1 << 30 ? n : 1;
+}
+
+qdr_network network_of_tensors(const qdr_safetensors *file)
+{
+    qdr_network sizes = {.vocab = extent(file, "embedding.weight", 0),
+                         .hidden = extent(file, "embedding.weight", 1),
+                         .positions = extent(file, "embedding.positions", 0),
+                         .ffn = extent(file, "block0.fc.weight", 0),
+                         .tied = qdr_safetensors_find(file, "head.weight") < 0};
+    char name[64];
+    do snprintf(name, sizeof name, "block%lld.qkv.weight", (long long)sizes.layers);
+    while (qdr_safetensors_find(file, name) >= 0 && ++sizes.layers < QDR_NETWORK_MOST_LAYERS);
+    if (sizes.layers == 0) sizes.layers = 1; /* whose first tensor that is missing is named */
+    return sizes;
 }

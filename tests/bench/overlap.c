@@ -98,9 +98,11 @@ static void describe(bench *b, variant *v)
                                  .caller_memory = 1};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{model->network.hidden, 1}}, .col_axis = QDR_X,
                                  .layout = model->layout};
+    const qdr_network_desc layers = {QDR_INIT(qdr_network_desc), .context = model->context, .layout = model->layout,
+                                     .only_layers = 1};
     check(qdr_stack_create(b->grid, &opts, &v->stack));
     check(qdr_stack_add_input(v->stack, "x", &input, 1, &v->in));
-    check(gpt_add_layers(v->stack, model, v->in, &v->out));
+    check(qdr_stack_add_network(v->stack, &model->network, &layers, v->in, &v->out));
     check(qdr_stack_build(v->stack));
     if (v == &b->variants[COMPUTE]) leave_out(v->stack, 1);
     if (v == &b->variants[COMMUNICATION]) leave_out(v->stack, 0);

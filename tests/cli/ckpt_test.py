@@ -172,7 +172,7 @@ class Diff(Case):
              "s": ("F32", [1, 2], pack("F32", [0, 0])), "t": ("I32", [1], pack("I32", [0])), "b": ("U8", [], b"a")}
         a, b = self.file("a.safetensors", a), self.file("b.safetensors", b)
         out = self.bad(4, "diff", a, b, says=["4 tensors by more than 0", "2 in only one"])
-        self.assertIn("differs: w: 0.5 at [1,1]; 2 of 6 elements differ\n", out)
+        self.assertIn("differs: w: 0.5 at [1, 1]; 2 of 6 elements differ\n", out)
         self.assertIn("differs: n: 1 of 16 bytes, the first in element [1]\n", out)
         self.assertIn("other shape: s: [2] and [1, 2]\n", out)
         self.assertIn("other type: t: F32 and I32\n", out)
@@ -220,15 +220,15 @@ class Diff(Case):
         a = self.file("a.safetensors", {"w": ("U8", [n, 3], bytes(data))})
         data[3 * 150_000 + 1] = data[3 * 190_000 + 2] = data[-1] = 1
         b = self.file("b.safetensors", {"w": ("U8", [n, 3], bytes(data))})
-        self.assertIn(f"w: 3 of {3 * n} bytes, the first in element [150000,1]\n", self.bad(4, "diff", a, b))
+        self.assertIn(f"w: 3 of {3 * n} bytes, the first in element [150000, 1]\n", self.bad(4, "diff", a, b))
 
     def test_the_first_of_equal_differences(self):
         values = [pack("F32", [0] * 6), pack("F32", [0, 1, 3, 3, 0, 3]), pack("F32", [3, 0, 0, 0, 0, 0])]
         a = self.file("a.safetensors", {name: ("F32", [2, 3], values[0]) for name in "xyz"})
         b = self.file("b.safetensors", {name: ("F32", [2, 3], values[i]) for i, name in enumerate("xyz")})
         out = self.bad(4, "diff", a, b)
-        self.assertIn("differs: y: 3 at [0,2]; 4 of 6 elements differ\n", out)
-        self.assertIn("largest difference: 3 in y at [0,2]\n", out)
+        self.assertIn("differs: y: 3 at [0, 2]; 4 of 6 elements differ\n", out)
+        self.assertIn("largest difference: 3 in y at [0, 2]\n", out)
 
     def test_refusals(self):
         a = self.file("a.safetensors", SAMPLE)

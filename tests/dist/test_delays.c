@@ -165,10 +165,10 @@ static void check_feedback(qdr_stack *stack, const qdr_codecs *codecs)
 static outcome run(qdr_grid *grid, plan how)
 {
     const int64_t n_sequences = 2 * qdr_grid_size(grid, QDR_Z) * qdr_grid_size(grid, QDR_D) + 1;
-    const gpt_config config = {
-        .network = gpt_network((qdr_network){.layers = N_LAYERS, .hidden = HIDDEN, .heads = HEADS, .context = CONTEXT}),
-        .context = CONTEXT,
-        .layout = how.layout};
+    const qdr_network network = gpt_network(
+        (qdr_network){.layers = N_LAYERS, .hidden = HIDDEN, .heads = HEADS, .context = CONTEXT});
+    const qdr_network_desc layers = {QDR_INIT(qdr_network_desc), .context = CONTEXT, .layout = how.layout,
+                                     .only_layers = 1};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{HIDDEN, 1}}, .col_axis = QDR_X,
                                  .layout = how.layout};
     qdr_edge x, y;
@@ -179,7 +179,7 @@ static outcome run(qdr_grid *grid, plan how)
                                                          .batch_parts = how.batch_parts,
                                                          .codecs = how.before ? how.before : how.codecs});
     DIST_OK(qdr_stack_add_input(stack, "x", &input, 1, &x));
-    DIST_OK(gpt_add_layers(stack, &config, x, &y));
+    DIST_OK(qdr_stack_add_network(stack, &network, &layers, x, &y));
     DIST_OK(qdr_stack_build(stack));
     if (how.before) change_codecs(stack, x, y, how.codecs);
     DIST_OK(qdr_stack_init(stack, 3, 0.2));

@@ -5,16 +5,15 @@
 static void describe(block *b)
 {
     const block_shape *shape = &b->shape;
-    const gpt_config config = {
-        .network = gpt_network(
-            (qdr_network){.layers = 1, .hidden = shape->hidden, .heads = shape->n_heads, .context = shape->context}),
-        .context = shape->context};
+    const qdr_network network = gpt_network(
+        (qdr_network){.layers = 1, .hidden = shape->hidden, .heads = shape->n_heads, .context = shape->context});
+    const qdr_network_desc layers = {QDR_INIT(qdr_network_desc), .context = shape->context, .only_layers = 1};
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = shape->n_sequences * shape->context,
                                  .row_unit = shape->context, .dtype = shape->dtype};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{shape->hidden, 1}}, .col_axis = QDR_X};
     OK(qdr_stack_create(b->place->grid, &opts, &b->stack));
     OK(qdr_stack_add_input(b->stack, "x", &input, 1, &b->in));
-    OK(gpt_add_layers(b->stack, &config, b->in, &b->out));
+    OK(qdr_stack_add_network(b->stack, &network, &layers, b->in, &b->out));
     OK(qdr_stack_build(b->stack));
 }
 
