@@ -5,7 +5,6 @@
 #include <quadrille/convert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "program.h"
 

@@ -2,7 +2,6 @@
 /* Safetensors files: their headers and lists, reading, and giving up. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

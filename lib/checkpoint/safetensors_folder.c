@@ -10,7 +10,6 @@
 #include "checkpoint/internal.h"
 #include "core/complaints.h"
 #include "core/input.h"
-#include "core/size.h"
 #include "files/at.h"
 
 #define FILE_ENDING ".safetensors"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving a checkpoint: what ranks do together. See quadrille/checkpoint.h. */
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "checkpoint/crc.h"

@@ -8,8 +8,6 @@
 #include "core/codec.h"
 #include "core/environment.h"
 #include "core/group.h"
-#include "core/order.h"
-#include "core/size.h"
 #include "core/sized.h"
 #include "grid/internal.h"
 

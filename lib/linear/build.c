@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Building a stack: the net's plan, events, staging, sizes; binding memory. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/log.h"
 #include "core/size.h"

@@ -2,7 +2,6 @@
 /* Whole networks as parts of a stack, and finding what was added by its name. */
 #include "schedule/network.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "core/sized.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running stacks and single layers; losses; schedules as text and numbers. */
 #include <math.h>
-#include <string.h>
 
 #include "core/group.h"
 #include "core/sized.h"

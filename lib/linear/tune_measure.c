@@ -3,7 +3,6 @@
  * they share caches and memory. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/size.h"
 #include "dev/clock.h"

@@ -3,7 +3,6 @@
  * values, and all their tasks run on the compute stream. In one list with a backward pass (qdri_net_join()), each waits
  * for the sums that it reads. */
 #include "core/group.h"
-#include "core/size.h"
 #include "schedule/net_parts.h"
 
 /* ---- sums over ranks ---- */

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/size.h"
 

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/sized.h"
 #include "network/sizes.h"
 #include "network/types.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this runtime can run: the only place that says so. The model prices more. */
 #include <stdio.h>
-#include <string.h>
 
 #include "core/sized.h"
 #include "quadrille/plan.h"

@@ -9,9 +9,7 @@
 #include "core/codec.h"
 #include "core/dtype.h"
 #include "core/group.h"
-#include "core/size.h"
 #include "schedule/buffer.h"
-#include "schedule/network.h"
 
 static double stored(double n_elems, double elem_bytes)
 {

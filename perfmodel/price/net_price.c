@@ -7,7 +7,6 @@
 
 #include "core/group.h"
 #include "core/order.h"
-#include "core/size.h"
 #include "core/sized.h"
 #include "network/describe.h"
 #include "price/gemm.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline of one layer: a middle one of the few in a plan's lists, without a window if there are any. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/size.h"
 #include "core/sized.h"
 #include "price/model.h"
 

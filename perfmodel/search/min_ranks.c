@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/codec.h"
-#include "core/group.h"
 #include "core/size.h"
 #include "core/sized.h"
 #include "search/search.h"

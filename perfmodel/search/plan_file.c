@@ -11,7 +11,6 @@
 #include "core/order.h"
 #include "core/sized.h"
 #include "network/keys.h"
-#include "price/model.h"
 #include "search/search.h"
 
 enum { FORMAT_VERSION = 3 };

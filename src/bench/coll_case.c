@@ -3,7 +3,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/coll.h"
 #include "common/memory.h"

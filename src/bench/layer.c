@@ -2,7 +2,6 @@
 /* `quadrille bench layer`: transformer layers on grids, alternately with and without overlap, compared with their
  * products alone. */
 #include <math.h>
-#include <quadrille/levels.h>
 #include <quadrille/plan.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 
 #include "ckpt/config.h"
 #include "common/foreign_name.h"
-#include "common/json.h"
 
 #define MOST_BYTES 9e15
 

@@ -9,7 +9,6 @@
 
 #include "ckpt/convert.h"
 #include "common/files.h"
-#include "common/json.h"
 
 #define BLOCK "{i}"
 enum { BLOCK_BYTES = sizeof BLOCK - 1, MAX_MAP_BYTES = 1 << 20 };

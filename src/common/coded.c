@@ -2,7 +2,6 @@
 #include "common/coded.h"
 
 #include <math.h>
-#include <stddef.h>
 
 /* MANY_ELEMS: so many that scales do not matter. */
 enum { MANY_ELEMS = 1 << 16, USUAL_BLOCK = 128 };

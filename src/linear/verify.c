@@ -4,13 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/command.h"
 #include "common/layer_case.h"
 #include "common/planning.h"
 #include "common/ranks.h"
-#include "common/reference.h"
 
 #define MAX_GRIDS 1024 /* more than any number of up to 64 ranks has */
 #define MAX_LEVELS 64 /* more than one of them has pairs of levels: 60 ranks have 54 */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row of a table of runs: its network and plan, what was measured, and what the model says. */
 #include <stdio.h>
-#include <string.h>
 
 #include "predict/predict.h"
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups of ranks that share weights, gradients and optimizer state, and which links they cross. */
-#include <quadrille/auto.h>
 #include <string.h>
 
-#include "common/planning.h"
 #include "topo/topo.h"
 
 static const struct {

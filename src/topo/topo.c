@@ -4,7 +4,6 @@
 
 #include <quadrille/launch.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/command.h"
 #include "common/files.h"

@@ -11,7 +11,6 @@
  * groups with several members on each of several nodes, members of a node sum first, and gather last, without a codec,
  * and only what goes to other nodes is coded. Chunks pass through a pipeline of two: codecs run on a stream of their
  * own, messages travel on the caller's, and events order the two. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

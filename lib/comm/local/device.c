@@ -8,8 +8,6 @@
  * price: a launch returns only when all members have arrived. */
 #include "comm/local/local.h"
 
-#include <stdio.h>
-
 /* A member's contribution to the barrier, on the stack of a waiting thread. */
 typedef struct offer {
     local_comm *comm;

@@ -3,7 +3,6 @@
  * between two places in it need no copies inside NCCL. Either all ranks of a family have such memory or none has: NCCL
  * guarantees nothing if only some members' memory is registered. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/nccl/internal.h"
 #include "core/environment.h"
