@@ -9,6 +9,7 @@
 
 void svg_begin(FILE *file, double width, double height)
 {
+    if (!file) return;
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
             "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222222\">\n"
@@ -16,17 +17,21 @@ void svg_begin(FILE *file, double width, double height)
             width, height, width, height);
 }
 
-void svg_end(FILE *file) { fputs("</svg>\n", file); }
+void svg_end(FILE *file)
+{
+    if (file) fputs("</svg>\n", file);
+}
 
 void svg_box(FILE *file, double x, double y, double width, double height, const char *fill, const char *style)
 {
-    fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" %s/>\n", x, y, width, height,
-            fill, style);
+    if (file)
+        fprintf(file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" %s/>\n", x, y, width,
+                height, fill, style);
 }
 
 void svg_line(FILE *file, double x1, double y1, double x2, double y2, const char *style)
 {
-    fprintf(file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1, y1, x2, y2, style);
+    if (file) fprintf(file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1, y1, x2, y2, style);
 }
 
 /* Of names that are not UTF-8, only the ASCII characters are written. */
@@ -50,6 +55,7 @@ static void put_text(FILE *file, const char *format, va_list arguments)
 void svg_text(FILE *file, double x, double y, const char *style, const char *format, ...)
 {
     va_list arguments;
+    if (!file) return;
     fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, style);
     va_start(arguments, format);
     put_text(file, format, arguments);
@@ -60,6 +66,7 @@ void svg_text(FILE *file, double x, double y, const char *style, const char *for
 void svg_begin_tip(FILE *file, const char *format, ...)
 {
     va_list arguments;
+    if (!file) return;
     fputs("<g><title>", file);
     va_start(arguments, format);
     put_text(file, format, arguments);
@@ -67,7 +74,10 @@ void svg_begin_tip(FILE *file, const char *format, ...)
     fputs("</title>\n", file);
 }
 
-void svg_end_tip(FILE *file) { fputs("</g>\n", file); }
+void svg_end_tip(FILE *file)
+{
+    if (file) fputs("</g>\n", file);
+}
 
 svg_flow svg_flow_begin(double left, double top, double width, double gap)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures: shapes, text, keys and axes, and colours with the same meaning everywhere. The examples use it, too. */
+/* Pictures: shapes, text, keys and axes, and colours with the same meaning everywhere. The examples use it, too.
+ *
+ * Nothing is drawn if the file is NULL: the same calls then measure the space needed. */
 #ifndef QUADRILLE_SRC_COMMON_SVG_H
 #define QUADRILLE_SRC_COMMON_SVG_H
 
