@@ -137,8 +137,10 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_rotary(const qdr_network *network, 
  * models/NAME.json in a folder of QDR_DATA_PATH (separated by colons), in the installed data folder, or in the sources
  * from which this was built.
  *
- * head_dim may be given for any model_type; without it head_size is hidden / heads, rounded down. No size needs to
- * divide another. Keys that would make it another network than this one describes are refused by name and value.
+ * Without head_dim head_size is hidden / heads, rounded down, except for the classes that refuse heads that do not
+ * divide. pad_token_id is not read: of a token that is only padding, -1 makes no embedding, and a target of -1 is not
+ * counted, while transformers embeds it and keeps its gradient from the table. Keys that would make it another network
+ * than this one describes are refused by name and value.
  *  @param[out] network  all zero after an error
  *  @retval QDR_ERR_ARGUMENT     NULL; an unknown name (the sentence lists the nearest ones); invalid JSON, or a value
  *                               of the wrong type or out of range (file and key)

@@ -95,11 +95,12 @@ static qdr_status check_rotary(const qdr_network *net)
 {
     const qdr_rotary *const sets[] = {&net->rotary, &net->local_rotary};
     static const char *const names[] = {"rotary", "local_rotary"};
+    const int64_t most_turned = 65536; /* heads have hundreds of columns; each pair has an angle for each position */
     int has[2];
     qdri_network_rotaries(net, has);
     for (int i = 0; i < 2; i++) {
         const qdr_rotary *set = sets[i];
-        const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * (int64_t)QDR_ROTARY_MOST_FACTORS : net->head_size;
+        const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * (int64_t)QDR_ROTARY_MOST_FACTORS : most_turned;
         const int64_t n = set->columns ? set->columns : net->head_size;
         if (!has[i]) continue;
         if (n > net->head_size || n > most)

@@ -127,7 +127,12 @@ static qdr_status refuse_changes(const qdri_json_node *root)
         {"pruned_heads", "only networks whose layers have equally many heads are known"},
     };
     static const char *const classes[] = {"AutoModelForCausalLM", "AutoModel"};
-    const qdri_json_node code = qdri_json_get(root, "auto_map");
+    const qdri_json_node code = qdri_json_get(root, "auto_map"), causal = qdri_json_get(root, "is_causal");
+    int is_causal;
+    QDR_TRY(qdri_json_flag_or(causal, 1, &is_causal));
+    if (!is_causal)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is false: only attention to earlier positions is known",
+                        qdri_json_where(causal).text);
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         const qdri_json_node own = qdri_json_get(&code, classes[i]);
         if (qdri_json_has(own))
@@ -207,18 +212,23 @@ static qdr_status read_sizes(const qdri_json_node *root, const qdri_type *type, 
 static qdr_status read_head_size(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
     const qdri_json_node node = qdri_json_get(root, "head_dim");
-    const int divides = type->kv_heads < 0; /* the classes of gpt2 and gpt_neox divide the hidden columns into heads */
     QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, type->head_size ? type->head_size : net->hidden / net->heads,
                              &net->head_size));
     if (net->head_size == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
                         qdri_json_where(size_node(root, type, QDRI_HEADS)).text, net->heads, net->hidden);
-    if (!divides || qdri_json_has(node) || net->heads * net->head_size == net->hidden) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_ARGUMENT,
-        "%s is %" PRId64 ", which does not divide the %" PRId64 " features of a token; %s needs heads of one size",
-        qdri_json_where(size_node(root, type, QDRI_HEADS)).text, net->heads, net->hidden, net->architecture);
+    const int divides = net->hidden % net->heads == 0, is_fixed = type->kv_heads < 0; /* gpt2's, and gpt_neox's */
+    if (type->divides && !divides && !(is_fixed && qdri_json_has(node)))
+        return QDR_FAIL(
+            QDR_ERR_ARGUMENT,
+            "%s is %" PRId64 ", which does not divide the %" PRId64 " features of a token; %s needs heads of one size",
+            qdri_json_where(size_node(root, type, QDRI_HEADS)).text, net->heads, net->hidden, net->architecture);
+    if (is_fixed && divides && net->head_size != net->hidden / net->heads)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "%s is %" PRId64 ", but heads of %s have hidden / heads = %" PRId64 " columns; leave it out",
+                        qdri_json_where(node).text, net->head_size, net->architecture, net->hidden / net->heads);
+    return QDR_OK;
 }
 
 static qdr_status read_kv_heads(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
@@ -289,7 +299,6 @@ static qdr_status read_factors(const qdri_json_node *root, qdr_network *net)
         {"gemma2", "attn_logit_softcapping", 50, offsetof(qdr_network, attention_cap), ITSELF},
         {"gemma2", "final_logit_softcapping", 30, offsetof(qdr_network, logits_cap), ITSELF},
         {"gemma3_text", "query_pre_attn_scalar", 256, offsetof(qdr_network, attention_scale), INVERSE_ROOT},
-        {"gemma3_text", "attn_logit_softcapping", 0, offsetof(qdr_network, attention_cap), ITSELF},
         {"gemma3_text", "final_logit_softcapping", 0, offsetof(qdr_network, logits_cap), ITSELF},
     };
     int scales = 1;
@@ -311,7 +320,9 @@ static qdr_status read_factors(const qdri_json_node *root, qdr_network *net)
     return QDR_OK;
 }
 
-static qdr_status read_choices(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
+/* ties: the object that says whether the head is tied, which is the outer one of a file that nests. */
+static qdr_status read_choices(const qdri_json_node *root, const qdri_json_node *ties, const qdri_type *type,
+                               qdr_network *net)
 {
     int *const biases[] = {&net->qkv_bias, &net->out_bias, &net->mlp_bias};
     const double epsilon = type->epsilon > 0 ? type->epsilon : net->norm == QDR_NORM_RMS ? 1e-6 : 1e-5;
@@ -322,7 +333,7 @@ static qdr_status read_choices(const qdri_json_node *root, const qdri_type *type
     QDR_TRY(qdri_json_number_or(node, 0, INFINITY, epsilon, &net->norm_epsilon));
     if (net->norm_epsilon == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; a positive number is needed", qdri_json_where(node).text);
-    QDR_TRY(read_flag(root, "tie_word_embeddings", net->tied, &net->tied));
+    QDR_TRY(read_flag(ties, "tie_word_embeddings", net->tied, &net->tied));
     if (strcmp(net->architecture, "gpt_neox") == 0)
         QDR_TRY(read_flag(root, "use_parallel_residual", 1, &net->parallel_residual));
     return read_factors(root, net);
@@ -349,6 +360,7 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     QDR_TRY(qdri_json_root(document, &file));
     if (qdri_json_has(qdri_json_get(&file, "architecture"))) return read_text(&file, name, network);
     QDR_TRY(find_type(&file, &root, &type));
+    QDR_TRY(refuse_changes(&file));
     QDR_TRY(refuse_changes(&root));
     QDR_TRY(refuse_other_heads(&root));
     qdr_network net = type->shape;
@@ -359,7 +371,7 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     QDR_TRY(read_kv_heads(&root, type, &net));
     QDR_TRY(qdri_read_rotary(&root, type, &net));
     QDR_TRY(qdri_read_layers(&root, type, &net));
-    QDR_TRY(read_choices(&root, type, &net));
+    QDR_TRY(read_choices(&root, &file, type, &net));
     QDR_TRY(log_dropout(&root, type, &net));
     QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
     QDRI_GIVE(qdr_network, network, &net);

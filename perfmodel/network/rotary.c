@@ -26,6 +26,9 @@ static qdr_status read_factors(const qdri_json_node *scaling, const char *key, c
     return QDR_OK;
 }
 
+/* One set for layers with windows, and one for the others. */
+static int has_sets(const qdri_type *type) { return type->local_theta > 0; }
+
 /* More than 0; `otherwise` if it is absent or null. */
 static qdr_status read_positive(const qdri_json_node *object, const char *key, double otherwise, double *value)
 {
@@ -35,13 +38,15 @@ static qdr_status read_positive(const qdri_json_node *object, const char *key, d
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; a positive number is needed", qdri_json_where(node).text);
 }
 
-/* Positions before scaling: of the file itself first. */
-static qdr_status read_original(const qdri_json_node *root, const qdri_json_node *scaling, int64_t otherwise,
-                                int64_t *original)
+/* Positions before scaling: of the file itself first, but of a class with sets for kinds of layers those of the set. A
+ * class that knows the key itself never looks into the set. */
+static qdr_status read_original(const qdri_json_node *root, const qdri_json_node *scaling, const qdri_type *type,
+                                int64_t context, int64_t *original)
 {
     static const char key[] = "original_max_position_embeddings";
-    const qdri_json_node own = qdri_json_get(root, key);
-    return qdri_json_int_or(qdri_json_has(own) ? own : qdri_json_get(scaling, key), 1, QDRI_NETWORK_MOST, otherwise,
+    const qdri_json_node outer = qdri_json_get(root, key), inner = qdri_json_get(scaling, key);
+    const int is_outer = type->original || (qdri_json_has(outer) && !has_sets(type));
+    return qdri_json_int_or(is_outer ? outer : inner, 1, QDRI_NETWORK_MOST, type->original ? type->original : context,
                             original);
 }
 
@@ -89,6 +94,9 @@ static qdr_status read_kind(const qdri_json_node *scaling, const qdri_type *type
     const qdri_json_node node = qdri_json_has(given) ? given : qdri_json_get(scaling, "type");
     const int is_phi3 = strcmp(type->shape.architecture, "phi3") == 0;
     int word = 0;
+    if (has_sets(type) && qdri_json_has(node) && !qdri_json_has(given))
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: the class of %s knows this key as rope_type only; write that",
+                        qdri_json_where(node).text, type->shape.architecture);
     if (qdri_json_has(node)) QDR_TRY(qdri_json_word(node, words, is_phi3 ? 7 : 6, &word));
     if (is_phi3 && word >= QDR_ROTARY_YARN) word = QDR_ROTARY_LONGROPE; /* older names of it */
     *kind = (qdr_rotary_kind)word;
@@ -129,7 +137,6 @@ static qdr_status read_columns(const qdri_json_node *root, const qdri_json_node 
 static qdr_status read_set(const qdri_json_node *root, const qdri_json_node *scaling, const qdri_type *type,
                            const qdr_network *net, double theta, qdr_rotary *rotary)
 {
-    const int is_nested = type->local_theta > 0;
     double magnitude = 1;
     QDR_TRY(read_kind(scaling, type, &rotary->kind));
     QDR_TRY(read_positive(scaling, "rope_theta", theta, &rotary->theta));
@@ -144,7 +151,7 @@ static qdr_status read_set(const qdri_json_node *root, const qdri_json_node *sca
     if (rotary->kind == QDR_ROTARY_DYNAMIC)
         rotary->original = net->context;
     else if (rotary->kind != QDR_ROTARY_LINEAR)
-        QDR_TRY(read_original(root, scaling, net->context, &rotary->original));
+        QDR_TRY(read_original(root, scaling, type, net->context, &rotary->original));
     const qdri_json_node factor = qdri_json_get(scaling, "factor");
     const int follows = rotary->kind == QDR_ROTARY_YARN || rotary->kind == QDR_ROTARY_LONGROPE;
     if (follows && !qdri_json_has(factor))
@@ -152,41 +159,37 @@ static qdr_status read_set(const qdri_json_node *root, const qdri_json_node *sca
     else
         QDR_TRY(qdri_json_number(factor, follows ? 0 : 1, INFINITY, &rotary->factor));
     if (rotary->kind == QDR_ROTARY_LLAMA3) QDR_TRY(read_llama3(scaling, rotary));
-    if (rotary->kind == QDR_ROTARY_YARN) QDR_TRY(read_yarn(scaling, &magnitude, is_nested, rotary));
+    if (rotary->kind == QDR_ROTARY_YARN) QDR_TRY(read_yarn(scaling, &magnitude, has_sets(type), rotary));
     if (rotary->kind == QDR_ROTARY_LONGROPE) QDR_TRY(read_longrope(scaling, &magnitude, rotary));
     return follows ? read_positive(scaling, "attention_factor", magnitude, &rotary->magnitude) : QDR_OK;
 }
 
-/* Which of the classes' two dialects has the parameters: rope_scaling is asked first, as they do. */
-static qdri_json_node parameters_of(const qdri_json_node *root)
-{
-    const qdri_json_node old = qdri_json_get(root, "rope_scaling");
-    return qdri_json_has(old) ? old : qdri_json_get(root, "rope_parameters");
-}
+/* Of the classes' two dialects rope_scaling is asked first, as they do, unless there is nothing in it. */
+static int says_anything(qdri_json_node node) { return qdri_json_has(node) && qdri_json_next_key(&node, NULL) != NULL; }
 
 qdr_status qdri_read_rotary(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
     const qdri_json_node old = qdri_json_get(root, "rope_scaling"), both = qdri_json_get(root, "rope_parameters");
-    const qdri_json_node one = parameters_of(root), inner = qdri_json_get(&both, "full_attention"),
+    const qdri_json_node one = says_anything(old) ? old : both, inner = qdri_json_get(&both, "full_attention"),
                          local = qdri_json_get(&both, "sliding_attention");
-    const int has_sets = qdri_json_has(inner) || qdri_json_has(local), is_nested = type->local_theta > 0;
+    const int are_given = qdri_json_has(inner) || qdri_json_has(local);
     const double usual = type->theta > 0 ? type->theta : 1e4;
     qdri_json_node object;
     double theta, local_theta = type->local_theta;
     if (net->positions) return QDR_OK;
     if (qdri_json_has(one)) QDR_TRY(qdri_json_object(one, &object));
     QDR_TRY(read_positive(root, type->theta_key ? type->theta_key : "rope_theta", usual, &theta));
-    if (has_sets && !is_nested)
+    if (are_given && !has_sets(type))
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s has sets for kinds of layers, but networks of type %s have one",
                         qdri_json_where(both).text, net->architecture);
-    if (!is_nested) return read_set(root, &one, type, net, theta, &net->rotary);
-    if (qdri_json_has(both) && !has_sets && qdri_json_next_key(&both, NULL))
+    if (!has_sets(type)) return read_set(root, &one, type, net, theta, &net->rotary);
+    if (says_anything(both) && !are_given)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s has neither \"full_attention\" nor \"sliding_attention\"; networks of "
                         "type %s have a set for each",
                         qdri_json_where(both).text, net->architecture);
     if (type->local_theta_key) QDR_TRY(read_positive(root, type->local_theta_key, type->local_theta, &local_theta));
     QDR_TRY(read_positive(&inner, "rope_theta", theta, &theta));
-    QDR_TRY(read_set(root, qdri_json_has(old) ? &old : &inner, type, net, theta, &net->rotary));
+    QDR_TRY(read_set(root, says_anything(old) ? &old : &inner, type, net, theta, &net->rotary));
     return read_set(root, &local, type, net, local_theta, &net->local_rotary);
 }

@@ -7,8 +7,8 @@
 #define RMS .norm = QDR_NORM_RMS, .norms_per_layer = 2
 #define AROUND .norm = QDR_NORM_RMS, .norms_per_layer = 4, .norm_place = QDR_NORM_AROUND
 #define GEMMA                                                                                                          \
-    .kv_heads = 4, .head_size = 256, .activation = "gelu_pytorch_tanh", .activation_key = "hidden_activation",         \
-    .bias_keys = ATTENTION_BIAS, .window = 4096
+    .kv_heads = 4, .head_size = 256, .divides = 1, .activation = "gelu_pytorch_tanh",                                  \
+    .activation_key = "hidden_activation", .bias_keys = ATTENTION_BIAS, .window = 4096
 #define BIASES .qkv_bias = 1, .out_bias = 1, .mlp_bias = 1
 #define ATTENTION_BIAS                                                                                                 \
     {                                                                                                                  \
@@ -74,6 +74,7 @@ static const qdri_type types[] = {
     {.shape = {.architecture = "gpt2", BIASES, .norms_per_layer = 2, .tied = 1},
      .sizes = {12, 768, 12, 50257, 1024, 0},
      .kv_heads = -1,
+     .divides = 1,
      .activation = "gelu_new",
      .activation_key = "activation_function",
      .epsilon_key = "layer_norm_epsilon",
@@ -82,6 +83,7 @@ static const qdri_type types[] = {
     {.shape = {.architecture = "gpt_neox", BIASES, .norms_per_layer = 2, .parallel_residual = 1},
      .sizes = {44, 6144, 64, 50432, 2048, 24576},
      .kv_heads = -1,
+     .divides = 1,
      .activation = "gelu",
      .epsilon_key = "layer_norm_eps",
      .bias_keys = ATTENTION_BIAS,
@@ -96,6 +98,7 @@ static const qdri_type types[] = {
      .window = -1},
     {.shape = {.architecture = "llama", .gated = 1, RMS},
      .sizes = {32, 4096, 32, 32000, 2048, 11008},
+     .divides = 1,
      .activation = "silu",
      .bias_keys = BOTH_BIASES,
      .window = -1},
@@ -124,6 +127,7 @@ static const qdri_type types[] = {
      .epsilon = 1e-5,
      .sizes = {32, 3072, 32, 32064, 4096, 8192},
      .activation = "silu",
+     .original = 4096,
      .share_key = "partial_rotary_factor"},
     {.shape = {.architecture = "qwen2", .gated = 1, RMS, .qkv_bias = 1},
      .sizes = {32, 4096, 32, 151936, 32768, 22016},

@@ -25,6 +25,7 @@ typedef struct qdri_type {
     int64_t sizes[QDRI_N_TYPE_SIZES]; /* defaults; 0: 4·hidden */
     int64_t kv_heads; /* default if the key is absent; 0: same as heads; -1: there is no such key */
     int64_t head_size; /* 0: hidden / heads */
+    int divides; /* 1: the class refuses heads that do not divide the hidden columns */
     const char *activation; /* default */
     const char *activation_key, *epsilon_key; /* NULL: hidden_act, rms_norm_eps */
     const char *bias_keys[3]; /* of q, k and v; of what follows attention; of the MLP; NULL: fixed */
@@ -33,6 +34,7 @@ typedef struct qdri_type {
     qdri_layer_rule layers;
     int64_t period; /* default */
     const char *period_key; /* NULL: fixed */
+    int64_t original; /* default of original_max_position_embeddings, of the class itself; 0: it has no such key */
     double theta; /* default; 0: 10000 */
     const char *theta_key, *share_key; /* NULL: rope_theta; share: of a head's columns; NULL: all */
     double share; /* default; 0: 1 */

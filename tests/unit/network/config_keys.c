@@ -125,6 +125,62 @@ TEST(nested)
     assert_int_equal(net.window_layers, 6);
 }
 
+/* Whether the head is tied, the outer object says alone. */
+TEST(nested_ties)
+{
+    qdr_network net = network_of("{\"model_type\": \"gemma3\", \"tie_word_embeddings\": false, \"text_config\": "
+                                 "{\"model_type\": \"gemma3_text\"}}");
+    assert_int_equal(net.tied, 0);
+    net = network_of("{\"model_type\": \"gemma3\", \"text_config\": "
+                     "{\"model_type\": \"gemma3_text\", \"tie_word_embeddings\": false}}");
+    assert_int_equal(net.tied, 1);
+}
+
+/* The class has the key, and does not use it. */
+TEST(scores_of_gemma3_have_no_cap)
+{
+    const qdr_network net = network_of("{\"model_type\": \"gemma3_text\", \"attn_logit_softcapping\": 50, "
+                                       "\"final_logit_softcapping\": 30}");
+    assert_true(net.attention_cap == 0 && net.logits_cap == 30);
+}
+
+#define LONGROPE "\"rope_type\": \"longrope\", \"short_factor\": [1, 1], \"long_factor\": [2, 2]"
+
+/* Of phi3 the class has them; of others first the file, but of sets for kinds of layers those. */
+TEST(original_positions)
+{
+    static const struct {
+        const char *type, *keys;
+        int64_t original;
+        double factor;
+    } cases[] = {
+        {"phi3", "\"rope_parameters\": {" LONGROPE "}", 4096, 4},
+        {"phi3", "\"rope_parameters\": {" LONGROPE ", \"original_max_position_embeddings\": 512}", 4096, 4},
+        {"phi3", "\"original_max_position_embeddings\": 1024, \"rope_parameters\": {" LONGROPE "}", 1024, 16},
+        {"llama", "\"rope_parameters\": {" LONGROPE "}", 16384, 1},
+        {"llama", "\"rope_parameters\": {" LONGROPE ", \"original_max_position_embeddings\": 512}", 512, 32},
+        {"llama",
+         "\"original_max_position_embeddings\": 2048, \"rope_parameters\": {" LONGROPE
+         ", \"original_max_position_embeddings\": 512}",
+         2048, 8},
+        {"olmo3",
+         "\"original_max_position_embeddings\": 2048, \"rope_parameters\": {\"full_attention\": {" LONGROPE
+         ", \"original_max_position_embeddings\": 512}, \"sliding_attention\": {}}",
+         512, 32},
+        {"llama", "\"rope_scaling\": {}, \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 3}", 0, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"%s\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+                 "\"max_position_embeddings\": 16384, %s}",
+                 cases[i].type, cases[i].keys);
+        const qdr_network net = network_of(text);
+        assert_int_equal(net.rotary.original, cases[i].original);
+        assert_true(net.rotary.factor == cases[i].factor);
+    }
+}
+
 /* Heads over the vocabulary, by the names that files have for them. */
 TEST(classes_that_are_known)
 {

@@ -219,14 +219,10 @@ static const struct {
      9, 3.790141104137752, 0.23713737056616555, 0.00074989420933245553, 3.3338035804083101e-06, 0.89503654885516193},
     {"llama", "'rope_type': 'yarn', 'factor': 4.0, 'original_max_position_embeddings': 1024, 'attention_factor': 1.25",
      9, 3.8380873649851273, 0.23713737056616555, 0.0023073667979460178, 3.3338035804083099e-05, 1.25},
-    {"phi3",
-     "'type': 'su', 'original_max_position_embeddings': 1024, 'short_factor': [" SHORT "], 'long_factor': [" LONG "]",
-     1024, 3.2427890230363925, 0.1580915803774437, 0.0027773859604905771, 3.2524912979593268e-05, 1.0954451150103321},
-    {"phi3",
-     "'rope_type': 'longrope', 'original_max_position_embeddings': 1024, 'short_factor': [" SHORT
-     "], 'long_factor': [" LONG "]",
-     1025, 1.8480778689975033, 0.039522895094360924, 0.00041660789407358659, 4.1672544755103874e-06,
-     1.0954451150103321},
+    {"phi3", "'type': 'su', 'short_factor': [" SHORT "], 'long_factor': [" LONG "]", 1024, 3.2427890230363925,
+     0.1580915803774437, 0.0027773859604905771, 3.2524912979593268e-05, 1.0954451150103321},
+    {"phi3", "'rope_type': 'longrope', 'short_factor': [" SHORT "], 'long_factor': [" LONG "]", 1025,
+     1.8480778689975033, 0.039522895094360924, 0.00041660789407358659, 4.1672544755103874e-06, 1.0954451150103321},
 };
 
 /* 'key' becomes "key". */
@@ -241,8 +237,8 @@ static qdr_status parse(const char *type, const char *key, const char *parameter
     char text[2000];
     snprintf(text, sizeof text,
              "{'model_type': '%s', 'hidden_size': 256, 'num_attention_heads': 4, 'num_hidden_layers': 2, "
-             "'max_position_embeddings': 4096, '%s': {%s}}",
-             type, key, parameters);
+             "'max_position_embeddings': 4096, %s'%s': {%s}}",
+             type, strcmp(type, "phi3") ? "" : "'original_max_position_embeddings': 1024, ", key, parameters);
     quote(text);
     return qdr_network_parse(text, strlen(text), "a.json", net);
 }

@@ -355,8 +355,9 @@ TEST(keys_of_others)
 /* A size that does not divide is no error of the network, unless the class cannot have it. */
 TEST(nothing_needs_to_divide)
 {
-    const qdr_network net = network_of("{\"model_type\": \"llama\", \"hidden_size\": 101, \"num_attention_heads\": 7, "
-                                       "\"num_key_value_heads\": 1, \"vocab_size\": 13, \"intermediate_size\": 17}");
+    const qdr_network net = network_of(
+        "{\"model_type\": \"granite\", \"hidden_size\": 101, \"num_attention_heads\": 7, "
+        "\"num_key_value_heads\": 1, \"vocab_size\": 13, \"intermediate_size\": 17}");
     check_shape(&net, 32, 101, 7, 1, 14, 17, 13, 2048);
     assert_true(total_of(&net) > 0);
 }
@@ -371,6 +372,22 @@ TEST(refusals)
         const char *says;
     } cases[] = {
         {"{", QDR_ERR_ARGUMENT, "a.json, line 1: "},
+        {"{\"model_type\": \"llama\", \"hidden_size\": 37, \"num_attention_heads\": 6, \"head_dim\": 8}",
+         QDR_ERR_ARGUMENT, "key 'num_attention_heads' is 6, which does not divide the 37 features"},
+        {"{\"model_type\": \"llama\", \"head_dim\": 2147483646}", QDR_ERR_SHAPE,
+         "turns rotary.columns 2147483646 of heads of 2147483646; at most 65536 can be turned"},
+        {"{\"model_type\": \"gemma2\", \"hidden_size\": 37}", QDR_ERR_ARGUMENT, "which does not divide the 37"},
+        {"{\"model_type\": \"gpt2\", \"head_dim\": 32}", QDR_ERR_ARGUMENT,
+         "key 'head_dim' is 32, but heads of gpt2 have hidden / heads = 64 columns; leave it out"},
+        {"{\"model_type\": \"gpt_neox\", \"head_dim\": 32}", QDR_ERR_ARGUMENT,
+         "'head_dim' is 32, but heads of gpt_neox"},
+        {"{\"model_type\": \"llama\", \"is_causal\": false}", QDR_ERR_UNSUPPORTED,
+         "key 'is_causal' is false: only attention to earlier positions is known"},
+        {"{\"model_type\": \"gemma3\", \"quantization_config\": {\"bits\": 4}, \"text_config\": {\"model_type\": "
+         "\"gemma3_text\"}}",
+         QDR_ERR_UNSUPPORTED, "key 'quantization_config' is an object: only weights"},
+        {"{\"model_type\": \"olmo3\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", QDR_ERR_UNSUPPORTED,
+         "key 'rope_scaling.type': the class of olmo3 knows this key as rope_type only"},
         {"[]", QDR_ERR_ARGUMENT, "a.json holds a list; an object is needed"},
         {"{}", QDR_ERR_ARGUMENT, "a.json: key 'model_type' is missing; known are cohere2, gemma, gemma2"},
         {"{\"model_type\": 3}", QDR_ERR_ARGUMENT, "key 'model_type' is 3; a string is needed"},
