@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "core/size.h"
+#include "schedule/buffer.h"
 #include "schedule/network.h"
 #include "schedule/ops/key_heads.h"
 
@@ -73,8 +74,10 @@ static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes
     int has[2];
     size_t saved_bytes, work_bytes;
     qdri_network_rotaries(n, has);
-    for (int i = 0; i < 2; i++)
-        s->rotation_bytes += has[i] * s->context * (double)qdri_rotary_columns(n, sets[i]) * fmax(4, s->elem_bytes);
+    for (int i = 0; i < 2; i++) {
+        const double bytes = s->context * (double)qdri_rotary_columns(n, sets[i]) * fmax(4, s->elem_bytes);
+        s->rotation_bytes += has[i] * ceil(bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
+    }
     const qdri_kernel kernel = {
         .dtype = plan->dtype,
         .u.attention = {.n_rows = (int64_t)s->of[QDRI_SIZE_SEQUENCES_X],

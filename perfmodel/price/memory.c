@@ -11,12 +11,13 @@
 #include "core/group.h"
 #include "schedule/buffer.h"
 
+/* Of a buffer. */
 static double stored(double n_elems, double elem_bytes)
 {
     return ceil(n_elems * elem_bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
 }
 
-/* Elements of one layer's edges and of the gathered inputs that products keep. */
+/* Bytes of one layer's edges and of the gathered inputs that products keep. */
 static double layer_edges(const qdri_pricing *p, const qdr_network *network)
 {
     const double *of = p->sizes.of;
@@ -25,13 +26,16 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     const double stream = of[QDRI_SIZE_ROWS_Y], heads = of[QDRI_SIZE_SEQUENCES_X], wide = of[QDRI_SIZE_ROWS_X];
     const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
     const int n_qkv = network->head_norm == QDR_HEAD_NORM_ALL ? 2 : 1;
-    double elems = (4 + qdri_network_norms(network)) * stream * hidden +
-                   heads * (n_qkv * of[QDRI_SIZE_QKV] + of[QDRI_SIZE_QUERIES]) +
-                   wide * (of[QDRI_SIZE_UP] + (1 + p->machine->software.saved_ffn) * of[QDRI_SIZE_FFN]);
-    if (scattered && plan->y > 1 && !p->gathers_again) elems += 2 * rows * hidden;
+    const double each = p->sizes.elem_bytes;
+    double bytes = (4 + qdri_network_norms(network)) * stored(stream * hidden, each) +
+                   n_qkv * stored(heads * of[QDRI_SIZE_QKV], each) + stored(heads * of[QDRI_SIZE_QUERIES], each) +
+                   stored(wide * of[QDRI_SIZE_UP], each) +
+                   (1 + p->machine->software.saved_ffn) * stored(wide * of[QDRI_SIZE_FFN], each);
+    if (scattered && plan->y > 1 && !p->gathers_again) bytes += 2 * stored(rows * hidden, each);
     if (scattered && plan->x > 1 && !p->gathers_again)
-        elems += (heads < rows ? rows * of[QDRI_SIZE_QUERIES] : 0) + rows * of[QDRI_SIZE_FFN];
-    return elems;
+        bytes += (heads < rows ? stored(rows * of[QDRI_SIZE_QUERIES], each) : 0) +
+                 stored(rows * of[QDRI_SIZE_FFN], each);
+    return bytes;
 }
 
 /* Bytes that operations keep per layer: two numbers per row and layer norm, one per row and RMS norm, and one per row
@@ -44,20 +48,21 @@ static double layer_saved(const qdri_pricing *p, const qdr_network *network, int
     const int unfused = p->machine->software.score_bytes > 0;
     const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
     const double of_heads = network->head_norm == QDR_HEAD_NORM_ALL ? 2 * of[QDRI_SIZE_SEQUENCES_X] : 0;
-    return qdri_network_norms(network) * (network->norm == QDR_NORM_RMS ? 1 : 2) * stream * number + of_heads * number +
-           p->sizes.attention_saved + scores;
+    return qdri_network_norms(network) * stored((network->norm == QDR_NORM_RMS ? 1 : 2) * stream, number) +
+           stored(of_heads, number) + stored(p->sizes.attention_saved, 1) + scores;
 }
 
-/* Edges of embedding and head. */
+/* Bytes of the edges of embedding and head. */
 static double end_edges(const qdri_pricing *p, int is_first, int is_last)
 {
     const double *of = p->sizes.of;
     const int scattered = p->plan->layout == QDR_SCATTERED;
     const double stream = of[QDRI_SIZE_ROWS_Y], wide = of[QDRI_SIZE_ROWS_X];
-    const double gathered = scattered && p->plan->y > 1 ? of[QDRI_SIZE_ROWS] : 0;
+    const double gathered = scattered && p->plan->y > 1 ? of[QDRI_SIZE_ROWS] : 0, each = p->sizes.elem_bytes;
     const int by_bytes = p->machine->software.logit_memory_bytes > 0;
-    return is_first * stream * of[QDRI_SIZE_HIDDEN] +
-           is_last * ((stream + gathered) * of[QDRI_SIZE_HIDDEN] + (by_bytes ? 0 : wide * of[QDRI_SIZE_VOCAB]));
+    return (is_first + is_last) * stored(stream * of[QDRI_SIZE_HIDDEN], each) +
+           is_last * (stored(gathered * of[QDRI_SIZE_HIDDEN], each) +
+                      (by_bytes ? 0 : stored(wide * of[QDRI_SIZE_VOCAB], each)));
 }
 
 /* Tokens and targets, what last norm and loss keep, and the work that operations share, which run one at a time. Norms
@@ -71,20 +76,20 @@ static double other_bytes(const qdri_pricing *p, const qdr_network *network, int
     const double of_norms = stream * (is_rms ? 1 : 3 * p->plan->x),
                  of_heads = network->head_norm == QDR_HEAD_NORM_ALL ? 2 * of[QDRI_SIZE_SEQUENCES_X] : 0;
     const double in_layer = fmax(fmax(of_norms, of_heads) * number, p->sizes.attention_work);
-    const double tokens = (is_first * of[QDRI_SIZE_ROWS] + is_last * wide) * sizeof(int32_t);
+    const double tokens = is_first * stored(of[QDRI_SIZE_ROWS], sizeof(int32_t)) +
+                          is_last * stored(wide, sizeof(int32_t));
     const double sums = fmax(2, p->plan->batch_parts) * 4 * sizeof(double);
-    return tokens + is_last * (stream * (is_rms ? 1 : 2) * number + loss + sums) +
-           fmax(in_layer, is_last * (stored(wide, number) + loss));
+    return tokens + is_last * (stored(stream * (is_rms ? 1 : 2), number) + stored(loss, 1) + stored(sums, 1)) +
+           stored(fmax(in_layer, is_last * (stored(wide, number) + loss)), 1);
 }
 
 /* For one micro-batch: the edges of all layers, or those that recomputation keeps plus one whole layer. */
 static double activation_bytes(const qdri_pricing *p, const qdr_network *network, double n_layers, double n_in_flight)
 {
-    const double each = p->sizes.elem_bytes, edges = layer_edges(p, network) * each;
-    const double stream = p->sizes.of[QDRI_SIZE_ROWS_Y];
+    const double edges = layer_edges(p, network), stream = p->sizes.of[QDRI_SIZE_ROWS_Y];
     switch (p->plan->recompute) {
     case QDR_RECOMPUTE_FULL:
-        return n_in_flight * n_layers * stream * p->sizes.of[QDRI_SIZE_HIDDEN] * each + edges +
+        return n_in_flight * n_layers * stored(stream * p->sizes.of[QDRI_SIZE_HIDDEN], p->sizes.elem_bytes) + edges +
                layer_saved(p, network, 1);
     case QDR_RECOMPUTE_ATTENTION:
         return n_in_flight * n_layers * (edges + layer_saved(p, network, 0)) +
@@ -274,7 +279,7 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
                               bytes.parameters / p->sizes.elem_bytes * (plan->d > 1 ? software->send_bytes : 0);
     m[QDR_MEMORY_OPTIMIZER] = bytes.state;
     m[QDR_MEMORY_ACTIVATIONS] = activation_bytes(p, network, at->n_layers, at->n_in_flight) +
-                                end_edges(p, at->is_first, at->is_last) * p->sizes.elem_bytes + p->sizes.rotation_bytes;
+                                end_edges(p, at->is_first, at->is_last) + p->sizes.rotation_bytes;
     if (qdri_lists_have_workspace(p)) {
         m[QDR_MEMORY_ACTIVATIONS] += other_bytes(p, network, at->is_first, at->is_last);
         bound_workspace(p, network, &m[QDR_MEMORY_GATHERED], &m[QDR_MEMORY_WORKSPACE]);
