@@ -7,7 +7,6 @@ usage: device_commands_test.py BUILD_DIR FAKE_PLUGIN FAKE_CUDNN
 """
 import json
 import os
-import pathlib
 import unittest
 
 try:
@@ -190,14 +189,14 @@ class Calibrate(Case):
     def test_one_gpu(self):
         """Its links, and everything else that it does not show, are another machine's."""
         machine, groups = self.calibrate("--base", "dgx-h100")
-        folder = pathlib.Path(__file__).resolve().parents[2] / "perfmodel/machines"
-        base, below = (json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("dgx-h100", "dgx-a100"))
-        self.assertEqual(base["based_on"], "dgx-a100")
+        with open(os.path.join(os.path.dirname(__file__), "../../perfmodel/machines/dgx-h100.json"),
+                  encoding="utf-8") as file:
+            base = json.load(file)
         self.assertEqual(machine["ranks_per_node"], 8)
         for link, other in zip(machine["links"], base["links"], strict=True):
             self.assertEqual({key: link[key] for key in other}, other)
-        self.assertEqual(machine["collectives"]["start_us"], below["collectives"]["start_us"])
-        self.assertEqual(machine["software"]["optimizer_bytes"], below["software"]["optimizer_bytes"])
+        self.assertEqual(machine["collectives"]["start_us"], base["collectives"]["start_us"])
+        self.assertEqual(machine["software"]["optimizer_bytes"], base["software"]["optimizer_bytes"])
         self.assertNotEqual(machine["bf16"]["peak_TFLOPS"], base["bf16"]["peak_TFLOPS"])
         self.assertEqual(machine["software"]["attention_score_bytes"], 0)  # 2 there: this GPU has no cuDNN
         self.assertFalse([group for group in groups if "groups" in group], groups)
