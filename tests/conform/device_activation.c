@@ -31,7 +31,7 @@ static point gelu_erf(ref x)
     return (point){x * below, below + second, below + fabsl(second), 20 + n_square, 24 + n_square};
 }
 
-/* exp(-x) is within 4u, or on GPUs in narrow types within 4u and |x|·2u. */
+/* exp(-x) is within 4u and |x|u, or on GPUs in narrow types within 4u and |x|·2u. */
 static point silu(ref x)
 {
     const ref s = 1 / (1 + expl(-x)), second = x * s * (1 - s);

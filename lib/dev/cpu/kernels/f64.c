@@ -14,6 +14,7 @@ typedef double real;
 
 static inline real real_exp(real x) { return exp(x); }
 static inline real real_exp_normal(real x) { return exp(x); }
+static inline real real_exp_minus(real x) { return exp(x < -EXP_LIMIT ? EXP_LIMIT : -x); }
 static inline real real_sqrt(real x) { return sqrt(x); }
 static inline real real_tanh(real x) { return tanh(x); }
 static inline real real_normal(real x) { return 0.5 * erfc(x * -0.70710678118654752440); }

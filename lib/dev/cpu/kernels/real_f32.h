@@ -53,6 +53,21 @@ static inline real real_exp_normal(real x)
     return p * qdri_float_of_bits((qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) + 127u) << 23);
 }
 
+/* exp(-x) within 3 + |x| units of 2^-24; beyond ±EXP_LIMIT as there, of NaN anything. For loops that do little else: few steps,
+ * of which few wait for others. Bits are compared, since masks take longer; -x = (n + r)·ln 2, |r| ≤ 1/2, and n is added
+ * to the exponent of a minimax polynomial for 2^r. */
+static inline real real_exp_minus(real x)
+{
+    const uint32_t least = 0xc2ae0000, bits = qdri_float_bits(x) < least ? qdri_float_bits(x) : least;
+    const int32_t most = 0x42ae0000;
+    const float near = qdri_float_of_bits((int32_t)bits < most ? bits : (uint32_t)most);
+    const float shifted = EXP_ROUND - near * 1.44269504f;
+    const float r = (EXP_ROUND - shifted) - near * 1.44269504f, r2 = r * r;
+    const float high = (9.6184889571e-3f + 1.3399931220e-3f * r) + 1.5345812021e-4f * r2;
+    const float p = (1.0f + 6.9314720574e-1f * r) + r2 * ((2.4022646891e-1f + 5.5503287770e-2f * r) + r2 * high);
+    return qdri_float_of_bits(qdri_float_bits(p) + (qdri_float_bits(shifted) << 23));
+}
+
 static inline real real_sqrt(real x) { return sqrtf(x); }
 static inline real real_tanh(real x) { return tanhf(x); }
 
