@@ -30,9 +30,8 @@ static inline float qdri_bf16_load(uint16_t x) { return qdri_float_of_bits((uint
 static inline uint16_t qdri_bf16_round(float value)
 {
     const uint32_t bits = qdri_float_bits(value);
-    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const uint32_t quiet = (bits >> 16) | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+    const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u), quiet = bits | 0x400000u;
+    return (uint16_t)((value == value ? rounded : quiet) >> 16);
 }
 
 /* IEEE half precision: 5 bits of exponent and 10 of fraction, so the largest number is 65504, and numbers below 2^-14
