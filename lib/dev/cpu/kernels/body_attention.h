@@ -171,12 +171,18 @@ typedef struct offsets {
     int64_t q, k, v, o; /* first columns */
 } offsets;
 
+/* Query heads that have the same keys and values, and add to the same gradients of them. */
+static int64_t group_of(const qdri_kernel *kernel)
+{
+    return kernel->u.attention.n_heads / kernel->u.attention.n_kv_heads;
+}
+
 static offsets find_offsets(const qdri_kernel *kernel, int64_t sequence, int64_t head_index)
 {
     const int64_t hs = kernel->u.attention.head_size;
     const int64_t heads = kernel->u.attention.n_heads;
     const int64_t kv_heads = kernel->u.attention.n_kv_heads;
-    const int64_t kv = head_index / (heads / kv_heads);
+    const int64_t kv = head_index / group_of(kernel);
     return (offsets){.row = sequence * kernel->u.attention.context,
                      .in_width = (heads + 2 * kv_heads) * hs,
                      .out_width = heads * hs,
@@ -194,6 +200,13 @@ static real *panel(const qdri_kernel *kernel, int index)
            context * (n_blocks * QDRI_ATTENTION_BLOCK + index * kernel->u.attention.head_size);
 }
 
+/* A head has a short piece of each row of all heads, which hardware does not fetch in time. */
+static void head_fetch(const qdri_kernel *kernel, const elem *row, int64_t width)
+{
+    enum { N_ROWS_AHEAD = 16 };
+    qdri_fetch(row + N_ROWS_AHEAD * width, (size_t)kernel->u.attention.head_size * sizeof *row);
+}
+
 /* A head's matrix as `real`: the original, or converted into panel `index`. */
 static const real *head_load(const qdri_kernel *kernel, const void *data, int64_t row, int64_t width, int64_t col,
                              int index)
@@ -203,6 +216,7 @@ static const real *head_load(const qdri_kernel *kernel, const void *data, int64_
     const int64_t hs = kernel->u.attention.head_size;
     real *to = panel(kernel, index);
     for (int64_t r = 0; r < kernel->u.attention.context; r++) {
+        head_fetch(kernel, from + r * width, width);
         SIMD for (int64_t c = 0; c < hs; c++) to[r * hs + c] = get(from[r * width + c]);
     }
     return to;
@@ -271,6 +285,7 @@ static const real *head_load_turned(const qdri_kernel *kernel, int64_t row, int6
     const int64_t first = ELEM_IS_REAL && !gamma ? kernel->u.attention.rotary_columns : 0;
     real *to = panel(kernel, index);
     for (int64_t r = 0; r < kernel->u.attention.context; r++, x += width, to += hs) {
+        head_fetch(kernel, x, width);
         if (gamma) {
             const real scale = head_scale(kernel, x), shift = gamma_shift(kernel);
             SIMD for (int64_t c = 0; c < hs; c++) to[c] = get(x[c]) * (scale * (get(gamma[c]) + shift));
@@ -310,7 +325,8 @@ static void head_store(const qdri_kernel *kernel, int64_t row, int64_t width, in
     }
 }
 
-static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head_index)
+/* before: the head before, if it has the same keys and values, which then are loaded. */
+static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head_index, const head *before)
 {
     const int64_t context = kernel->u.attention.context;
     const int64_t hs = kernel->u.attention.head_size;
@@ -330,8 +346,9 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
         .sink = sinks ? get(sinks[head_index]) : -(real)INFINITY,
         .d_sink = d_sinks ? d_sinks + head_index : NULL,
         .q = head_load_turned(kernel, at->row, at->in_width, at->q, kernel->u.attention.q_gamma, 0),
-        .k = head_load_turned(kernel, at->row, at->in_width, at->k, kernel->u.attention.k_gamma, 1),
-        .v = head_load(kernel, kernel->u.attention.qkv, at->row, at->in_width, at->v, 2),
+        .k = before ? before->k
+                    : head_load_turned(kernel, at->row, at->in_width, at->k, kernel->u.attention.k_gamma, 1),
+        .v = before ? before->v : head_load(kernel, kernel->u.attention.qkv, at->row, at->in_width, at->v, 2),
         .log_sums = (real *)kernel->u.attention.saved + at->row * kernel->u.attention.n_heads + head_index * context,
         .scores = work,
         .ds = work + QDRI_ATTENTION_BLOCK * context,
@@ -342,10 +359,11 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
 static void attention_forward(const qdri_kernel *kernel)
 {
     const int64_t n_sequences = kernel->u.attention.n_rows / kernel->u.attention.context;
+    head h = {0};
     for (int64_t s = 0; s < n_sequences; s++) {
         for (int64_t i = 0; i < kernel->u.attention.n_heads; i++) {
             const offsets at = find_offsets(kernel, s, i);
-            head h = head_open(kernel, &at, i);
+            h = head_open(kernel, &at, i, i % group_of(kernel) == 0 ? NULL : &h);
             h.o = head_out(kernel, at.row, at.out_width, at.o, 3);
             head_forward(&h);
             head_store(kernel, at.row, at.out_width, at.o, h.o);
@@ -370,11 +388,12 @@ static void attention_backward(const qdri_kernel *kernel)
         if (n > 0) memset(kernel->u.attention.out, 0, (size_t)n * sizeof(elem));
         return;
     }
-    const int64_t group = heads / kv_heads; /* query heads that add to dk and dv of one key head */
+    const int64_t group = group_of(kernel);
+    head h = {0};
     for (int64_t s = 0; s < n_rows / kernel->u.attention.context; s++) {
         for (int64_t i = 0; i < heads; i++) {
             const offsets at = find_offsets(kernel, s, i);
-            head h = head_open(kernel, &at, i);
+            h = head_open(kernel, &at, i, i % group == 0 ? NULL : &h);
             h.d_o = head_load(kernel, kernel->u.attention.dy, at.row, at.out_width, at.o, 3);
             h.dq = head_out(kernel, at.row, at.in_width, at.q, 4);
             h.dk = head_out(kernel, at.row, at.in_width, at.k, 5);
