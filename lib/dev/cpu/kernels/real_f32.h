@@ -53,9 +53,9 @@ static inline real real_exp_normal(real x)
     return p * qdri_float_of_bits((qdri_float_bits(shifted) - qdri_float_bits(EXP_ROUND) + 127u) << 23);
 }
 
-/* exp(-x) within 3 + |x| units of 2^-24; beyond ±EXP_LIMIT as there, of NaN anything. For loops that do little else: few steps,
- * of which few wait for others. Bits are compared, since masks take longer; -x = (n + r)·ln 2, |r| ≤ 1/2, and n is added
- * to the exponent of a minimax polynomial for 2^r. */
+/* exp(-x) within 3 + |x| units of 2^-24; beyond ±EXP_LIMIT as there, of NaN anything. Few steps, of which few wait for
+ * others: -x = (n + r)·ln 2, |r| ≤ 1/2, and n is added to the exponent of a minimax polynomial for 2^r. Limits compare
+ * bits, which is faster than masks. */
 static inline real real_exp_minus(real x)
 {
     const uint32_t least = 0xc2ae0000, bits = qdri_float_bits(x) < least ? qdri_float_bits(x) : least;
