@@ -133,9 +133,9 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_rotary(const qdr_network *network, 
  * model (Hugging Face, as transformers 4 or 5 writes it), of model_type cohere2, gemma, gemma2, gemma3_text, glm4,
  * gpt2, gpt_neox, granite, llama, mistral, olmo2, olmo3, phi3, qwen2, qwen3, smollm3 or starcoder2, or one that has
  * such a file as its "text_config"; keys that are absent take the default of that class in transformers, unknown keys
- * are ignored. Rates of dropout are named in the log, and not applied. Everything else is the name of a model:
- * models/NAME.json in a folder of QDR_DATA_PATH (separated by colons), in the installed data folder, or in the sources
- * from which this was built.
+ * are ignored. Rates of dropout, and code of the model's own (auto_map), are named in the log, and not applied.
+ * Everything else is the name of a model: models/NAME.json in a folder of QDR_DATA_PATH (separated by colons), in the
+ * installed data folder, or in the sources from which this was built.
  *
  * Without head_dim head_size is hidden / heads, rounded down, except for the classes that refuse heads that do not
  * divide. pad_token_id is not read: of a token that is only padding, -1 makes no embedding, and a target of -1 is not
@@ -147,8 +147,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_network_rotary(const qdr_network *network, 
  *  @retval QDR_ERR_IO           the file cannot be read
  *  @retval QDR_ERR_MEMORY       out of memory
  *  @retval QDR_ERR_UNSUPPORTED  another model_type; a mixture of experts; cross-attention; a head other than one over
- *                               the vocabulary, or none (`architectures`); pruned heads; code of the model's own;
- *                               attention, rotary positions or an activation of another kind; quantized weights */
+ *                               the vocabulary, or none (`architectures`); pruned heads; attention, rotary positions or
+ *                               an activation of another kind; quantized weights */
 QDR_API QDR_NODISCARD qdr_status qdr_network_load(const char *name_or_path, qdr_network *network);
 /** The same for a text of `bytes` bytes. `name` is what error sentences call it, and becomes the network's name. */
 QDR_API QDR_NODISCARD qdr_status qdr_network_parse(const char *text, size_t bytes, const char *name,

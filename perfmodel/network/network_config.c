@@ -126,21 +126,12 @@ static qdr_status refuse_changes(const qdri_json_node *root)
         {"quantization_config", "only weights that are not quantized are known"},
         {"pruned_heads", "only networks whose layers have equally many heads are known"},
     };
-    static const char *const classes[] = {"AutoModelForCausalLM", "AutoModel"};
-    const qdri_json_node code = qdri_json_get(root, "auto_map"), causal = qdri_json_get(root, "is_causal");
+    const qdri_json_node causal = qdri_json_get(root, "is_causal");
     int is_causal;
     QDR_TRY(qdri_json_flag_or(causal, 1, &is_causal));
     if (!is_causal)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is false: only attention to earlier positions is known",
                         qdri_json_where(causal).text);
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
-        const qdri_json_node own = qdri_json_get(&code, classes[i]);
-        if (qdri_json_has(own))
-            return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                            "%s names code of the model's own, whose sizes are not known; leave the key out if the "
-                            "network is as its model_type says",
-                            qdri_json_where(own).text);
-    }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const qdri_json_node node = qdri_json_get(root, refused[i].key);
         int says;
@@ -168,6 +159,17 @@ static qdr_status log_dropout(const qdri_json_node *root, const qdri_type *type,
     }
     if (*line) qdri_log(QDRI_LOG_INFO, "network: %s has %s; dropout is not applied", net->name, line);
     return QDR_OK;
+}
+
+/* Files of a type that became known later name code beside them, which transformers only runs if it is told to. */
+static void log_own_code(const qdri_json_node *root, const qdr_network *net)
+{
+    static const char *const classes[] = {"AutoModelForCausalLM", "AutoModel"};
+    const qdri_json_node code = qdri_json_get(root, "auto_map");
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (qdri_json_has(qdri_json_get(&code, classes[i])))
+            qdri_log(QDRI_LOG_INFO, "network: %s names code of its own (auto_map.%s); the class of %s is taken instead",
+                     net->name, classes[i], net->architecture);
 }
 
 /* ---- its sizes ---- */
@@ -373,6 +375,7 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     QDR_TRY(qdri_read_layers(&root, type, &net));
     QDR_TRY(read_choices(&root, &file, type, &net));
     QDR_TRY(log_dropout(&root, type, &net));
+    log_own_code(&file, &net);
     QDR_TRY(qdr_network_params(&net, &counts)); /* checks that they can be counted */
     QDRI_GIVE(qdr_network, network, &net);
     return QDR_OK;

@@ -63,10 +63,6 @@ TEST(refusals)
          "'hidden_act' is \"xielu\"; one of gelu, gelu_new"},
         {"{\"model_type\": \"gpt2\", \"pruned_heads\": {\"0\": [1]}}", QDR_ERR_UNSUPPORTED,
          "'pruned_heads' is an object: only networks"},
-        {"{\"model_type\": \"llama\", \"auto_map\": {\"AutoModelForCausalLM\": \"x.X\"}}", QDR_ERR_UNSUPPORTED,
-         "'auto_map.AutoModelForCausalLM' names code of the model's own"},
-        {"{\"model_type\": \"phi3\", \"auto_map\": {\"AutoModel\": \"x.X\"}}", QDR_ERR_UNSUPPORTED,
-         "'auto_map.AutoModel' names code of the model's own"},
         {"{\"model_type\": \"gpt2\", \"is_encoder_decoder\": true}", QDR_ERR_UNSUPPORTED,
          "is true: only networks without"},
         {"{\"model_type\": \"gpt2\", \"multi_query\": true}", QDR_ERR_UNSUPPORTED, "'multi_query' is true: "},
@@ -134,6 +130,26 @@ TEST(nested_ties)
     net = network_of("{\"model_type\": \"gemma3\", \"text_config\": "
                      "{\"model_type\": \"gemma3_text\", \"tie_word_embeddings\": false}}");
     assert_int_equal(net.tied, 1);
+}
+
+static void keep_line(int level, const char *message, void *line)
+{
+    (void)level;
+    (void)snprintf(line, 300, "%s", message);
+}
+
+/* As the files of Phi-3 do, whose class transformers has. */
+TEST(code_of_its_own)
+{
+    char line[300] = "";
+    assert_int_equal(setenv("QDR_DEBUG", "2", 1), 0);
+    qdr_set_log(keep_line, line);
+    const qdr_network net = network_of("{\"model_type\": \"phi3\", \"auto_map\": {\"AutoConfig\": \"a.A\", "
+                                       "\"AutoModelForCausalLM\": \"b.B\"}}");
+    qdr_set_log(NULL, NULL);
+    assert_int_equal(unsetenv("QDR_DEBUG"), 0);
+    assert_string_equal(net.architecture, "phi3");
+    assert_non_null(strstr(line, "names code of its own (auto_map.AutoModelForCausalLM); the class of phi3 is taken"));
 }
 
 /* The class has the key, and does not use it. */
