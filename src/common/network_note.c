@@ -15,6 +15,7 @@ qdr_status network_note_read(const char *note, const char *where, qdr_network *n
     qdr_status status = qdr_json_read(note, strlen(note), where, &document);
     const json_t *config = json_object_get(document, NOTE_CONFIG);
     char *text = config ? json_dumps(config, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (status >= 0 && config && !text) status = QDR_ERR_MEMORY;
     if (status >= 0 && text) status = qdr_network_parse(text, strlen(text), where, network);
     *has_network = status >= 0 && text;
     free(text);

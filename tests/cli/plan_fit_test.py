@@ -272,7 +272,7 @@ class Notes(Case):
         self.assertNotIn("key head", said("gpt2", "--grid", "1x16x1x1"))
 
     def test_heads_of_a_network(self):
-        odd = self.save("odd.json", {"model_type": "llama", "hidden_size": 100, "num_attention_heads": 8})
+        odd = self.save("odd.json", {"model_type": "granite", "hidden_size": 100, "num_attention_heads": 8})
         self.assertIn("8 heads do not divide 100 hidden columns: a head has 12, and attention 96",
                       self.good(run("mem", odd)))
         odd = self.save("odd.json", {"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 5})
