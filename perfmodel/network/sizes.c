@@ -76,7 +76,7 @@ static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes
     qdri_network_rotaries(n, has);
     for (int i = 0; i < 2; i++) {
         const double bytes = s->context * (double)qdri_rotary_columns(n, sets[i]) * fmax(4, s->elem_bytes);
-        s->rotation_bytes += has[i] * ceil(bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
+        s->rotation_bytes += has[i] ? (double)qdri_align_bytes((size_t)bytes, QDRI_BUFFER_ALIGN) : 0;
     }
     const qdri_kernel kernel = {
         .dtype = plan->dtype,
