@@ -47,6 +47,7 @@ typedef struct qdr_sample {
     int alone; /**< 1: one group, 0: all groups of this kind at once */
     double product_secs, coll_secs; /**< QDR_SAMPLE_TOGETHER: of each when it runs alone */
     double coll_end_secs; /**< QDR_SAMPLE_TOGETHER: of the collective */
+    double turn_bytes, turn_flops; /**< attention: of passes that norm or rotate queries and keys, besides */
 } qdr_sample;
 
 /** The model's time for a sample's work.

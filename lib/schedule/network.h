@@ -36,6 +36,8 @@ int qdri_activation_named(const char *name, qdr_activation_function *function);
 /* What a network is made of that the library lacks, such as "rotary positions"; NULL: nothing. */
 const char *qdri_network_lacks(const qdr_network *network);
 
+/* Bits of a layer that there is: of layer_kinds, or those for which window_layers stands. */
+int qdri_layer_kind(const qdr_network *network, int64_t layer);
 /* NULL: the layer, which there is, has no rotary positions. */
 const qdr_rotary *qdri_layer_rotary(const qdr_network *network, int64_t layer);
 /* 0: none. */

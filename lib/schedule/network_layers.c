@@ -10,7 +10,7 @@ static const double pi = 3.14159265358979323846;
 
 /* ---- kinds of layers ---- */
 
-static int kind_at(const qdr_network *net, int64_t layer)
+int qdri_layer_kind(const qdr_network *net, int64_t layer)
 {
     for (int64_t i = 0; i < QDR_NETWORK_MOST_LAYERS && i < net->layers; i++)
         if (net->layer_kinds[i]) return layer < QDR_NETWORK_MOST_LAYERS ? net->layer_kinds[layer] : 0;
@@ -19,14 +19,14 @@ static int kind_at(const qdr_network *net, int64_t layer)
 
 const qdr_rotary *qdri_layer_rotary(const qdr_network *net, int64_t layer)
 {
-    const int kind = kind_at(net, layer);
+    const int kind = qdri_layer_kind(net, layer);
     if (net->positions || kind & QDR_LAYER_UNROTATED) return NULL;
     return kind & QDR_LAYER_LOCAL ? &net->local_rotary : &net->rotary;
 }
 
 int64_t qdri_layer_window(const qdr_network *net, int64_t layer)
 {
-    return kind_at(net, layer) & QDR_LAYER_WINDOW ? net->window : 0;
+    return qdri_layer_kind(net, layer) & QDR_LAYER_WINDOW ? net->window : 0;
 }
 
 int64_t qdri_rotary_columns(const qdr_network *net, const qdr_rotary *rotary)

@@ -96,6 +96,11 @@ static int64_t window_of(const qdri_task *task)
     return qdri_task_makes_scores(task) ? task->kernel.u.attention.window : 0;
 }
 
+static int is_turned(const qdri_task *task)
+{
+    return qdri_task_makes_scores(task) && task->kernel.u.attention.rotary_columns > 0;
+}
+
 static int is_shown(const shown_list *s, int number)
 {
     const qdri_lists *lists = s->all->lists;
@@ -111,7 +116,7 @@ static int are_alike(const qdri_list *list, int i, int j)
     const qdri_task *a = &list->schedule.tasks[i], *b = &list->schedule.tasks[j];
     return a->kind == b->kind && a->m == b->m && a->n == b->n && a->k == b->k && a->trans_a == b->trans_a &&
            a->trans_b == b->trans_b && a->coll == b->coll && a->channel == b->channel && a->count == b->count &&
-           a->overlap_class == b->overlap_class && window_of(a) == window_of(b) &&
+           a->overlap_class == b->overlap_class && window_of(a) == window_of(b) && is_turned(a) == is_turned(b) &&
            fabs(list->prices[i].secs - list->prices[j].secs) < 1e-12;
 }
 
@@ -173,6 +178,7 @@ static void explain_attention(const explained *all, const qdri_task *task)
     if (window == 0 || all->lists->n_kinds == 1) return;
     fprintf(all->file, "in %.0f layers", all->n_layers * share);
     if (window < task->kernel.u.attention.context) fprintf(all->file, ", to the last %" PRId64 " positions", window);
+    if (!is_turned(task) && !all->model->network.positions) fprintf(all->file, ", without rotary positions");
 }
 
 /* The task and all later ones like it, once: their number and the nodes that they belong to, "norm1+norm2". */
@@ -191,7 +197,7 @@ static void explain_alike(const shown_list *s, int number)
         n_times++;
         if (name && !strstr(names, name)) snprintf(names + used, NAME_BYTES - used, "%s%s", used ? "+" : "", name);
     }
-    fprintf(s->all->file, "  %-8s %-14s %-19s %2d * %8s  ", s->is_backward ? "backward" : "forward",
+    fprintf(s->all->file, "  %-8s %-19s %-19s %2d * %8s  ", s->is_backward ? "backward" : "forward",
             qdri_task_name(task), names, n_times, secs_in_words(price->secs).text);
     if (task->kind == QDRI_TASK_PRODUCT) explain_product(s, task, price);
     if (task->kind == QDRI_TASK_COLLECTIVE) explain_collective(s->all, task, price);

@@ -10,6 +10,7 @@
 #include "core/size.h"
 #include "core/sized.h"
 #include "machine/machine_table.h"
+#include "price/price.h"
 
 enum { PRODUCT_ROUNDS = 12, N_MODES = 3, N_TERMS = 4, COLLECTIVE_ROUNDS = 10 };
 #define MOST_HALF 1e6 /* extents; if larger, the products are too small to show their speed */
@@ -78,7 +79,9 @@ static double efficiency_of(const qdr_machine *machine, const qdr_sample *s)
     const qdr_machine_products *type = s->dtype == QDR_F64                                        ? &machine->f64
                                        : qdri_is_narrow(s->dtype) && machine->bf16.peak_flops > 0 ? &machine->bf16
                                                                                                   : &machine->f32;
-    return fmin(1, flops_of(machine, s) / type->peak_flops);
+    const double turn_secs = qdri_kernel_secs(machine, s->turn_bytes, s->turn_flops);
+    const double secs = fmax(work_secs(machine, s) - turn_secs, 1e-3 * s->secs);
+    return fmin(1, s->flops / secs / type->peak_flops);
 }
 
 /* Sets *constant to the one of the values suggested by single samples of the kind that has the smallest sum of errors;

@@ -26,18 +26,32 @@ double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes)
     return ceil(ceil((double)plan->batch / cells) / sizes->sequences);
 }
 
+/* The bits of a layer that change what it costs, of a sequence of `context` positions. */
+static int kind_of(const qdr_network *network, int64_t context, int64_t layer)
+{
+    int kind = qdri_layer_kind(network, layer);
+    if (network->window == 0 || network->window >= context) kind &= ~QDR_LAYER_WINDOW;
+    if (network->positions) return kind & QDR_LAYER_WINDOW;
+    if (kind & QDR_LAYER_UNROTATED ||
+        qdri_rotary_columns(network, &network->rotary) == qdri_rotary_columns(network, &network->local_rotary))
+        kind &= ~QDR_LAYER_LOCAL;
+    return kind;
+}
+
 /* The network with n_each layers of each kind. */
 static qdr_network few_layers(const qdr_network *network, int64_t context, qdri_lists *lists)
 {
-    const int has_windows = network->window > 0 && network->window < context;
-    const double share = has_windows ? (double)network->window_layers / (double)network->layers : 0;
+    int64_t n_of[QDRI_MOST_KINDS] = {0};
     qdr_network few = *network;
-    lists->n_kinds = 0;
-    if (share < 1) lists->share[lists->n_kinds++] = 1 - share;
-    if (share > 0) lists->share[lists->n_kinds++] = share;
-    few.layers = (int64_t)lists->n_kinds * lists->n_each;
-    few.window_layers = share > 0 ? lists->n_each : 0;
-    memset(few.layer_kinds, 0, sizeof few.layer_kinds); /* the last ones have windows */
+    for (int64_t i = 0; i < network->layers; i++) n_of[kind_of(network, context, i)]++;
+    few.layers = few.window_layers = lists->n_kinds = 0;
+    memset(few.layer_kinds, 0, sizeof few.layer_kinds);
+    for (int kind = 0; kind < QDRI_MOST_KINDS; kind++) {
+        if (n_of[kind] == 0) continue;
+        lists->share[lists->n_kinds++] = (double)n_of[kind] / (double)network->layers;
+        few.window_layers += kind & QDR_LAYER_WINDOW ? lists->n_each : 0;
+        for (int i = 0; i < lists->n_each; i++) few.layer_kinds[few.layers++] = (unsigned char)kind;
+    }
     return few;
 }
 

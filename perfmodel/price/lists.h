@@ -19,9 +19,8 @@ typedef enum qdri_list_kind {
 } qdri_list_kind;
 
 /* In few layers, the times of a layer settle: the middle ones are like those of many. A list has so many of each kind,
- * one kind after the other: those that attend to all positions, and those that attend to a window. Other differences
- * cost nothing. */
-enum { QDRI_FEW_LAYERS = 4, QDRI_MOST_KINDS = 2 };
+ * one kind after the other: layers differ in whether they attend to a window, and in what they rotate. */
+enum { QDRI_FEW_LAYERS = 4, QDRI_MOST_KINDS = 8 };
 
 typedef struct qdri_list {
     qdri_schedule schedule;

@@ -187,6 +187,19 @@ static qdri_task_price fused_attention(const qdri_pricing *p, const qdri_task *t
     return price;
 }
 
+/* Time that nothing hides is added. */
+static qdri_task_price attention(const qdri_pricing *p, const qdri_task *task)
+{
+    qdri_task_price price = p->machine->attention_efficiency > 0 ? fused_attention(p, task)
+                                                                 : unfused_attention(p, task);
+    const qdri_task_price turns = kernel_price(p, task->turns);
+    price.n_kernels += turns.n_kernels;
+    price.price.latency_secs += turns.price.latency_secs;
+    price.price.work_secs += turns.price.work_secs;
+    price.secs += turns.secs;
+    return price;
+}
+
 int qdri_task_makes_scores(const qdri_task *task)
 {
     return task->work.cost == QDRI_COST_SCORES || task->work.cost == QDRI_COST_SCORES_BACKWARD;
@@ -364,7 +377,7 @@ static qdri_task_price price_of(const qdri_pricing *p, const qdri_task *task)
         return price;
     }
     if (!qdri_task_makes_scores(task)) return kernel_price(p, work_of(&p->machine->software, task));
-    return p->machine->attention_efficiency > 0 ? fused_attention(p, task) : unfused_attention(p, task);
+    return attention(p, task);
 }
 
 qdri_task_price qdri_task_price_of(const qdri_pricing *p, const qdri_task *task)
@@ -411,7 +424,9 @@ int qdri_task_sample(const qdri_task *task, const qdri_position *grid, const cha
     sample->kind = qdri_task_makes_scores(task) ? QDR_SAMPLE_ATTENTION : QDR_SAMPLE_KERNEL;
     sample->bytes = work.bytes;
     sample->flops = work.flops;
-    sample->n_kernels = work.n_kernels;
+    sample->n_kernels = work.n_kernels + task->turns.n_kernels;
+    sample->turn_bytes = task->turns.bytes;
+    sample->turn_flops = task->turns.flops;
     return work.bytes > 0;
 }
 

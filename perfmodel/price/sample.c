@@ -38,6 +38,15 @@ static double together_secs(const qdr_machine *machine, const qdr_sample *s)
     return beside + s->product_secs - beside / processor;
 }
 
+static double attention_secs(const qdr_machine *machine, const qdr_sample *s)
+{
+    const double turns = qdri_kernel_secs(machine, s->turn_bytes, s->turn_flops);
+    const double moves = qdri_kernel_secs(machine, s->bytes, 0);
+    if (!(machine->attention_efficiency > 0)) return turns + moves;
+    const double peak = qdri_machine_products(machine, s->dtype)->peak_flops;
+    return turns + fmax(moves, s->flops / (peak * machine->attention_efficiency));
+}
+
 double qdri_sample_secs(const qdr_machine *machine, const qdr_sample *s)
 {
     const double launches = s->n_kernels * machine->software.launch_secs;
@@ -46,11 +55,7 @@ double qdri_sample_secs(const qdr_machine *machine, const qdr_sample *s)
     case QDR_SAMPLE_MEMORY: return launches + qdri_kernel_secs(machine, s->bytes, 0);
     case QDR_SAMPLE_KERNEL: return launches + qdri_kernel_secs(machine, s->bytes, s->flops);
     case QDR_SAMPLE_PRODUCT: return product_secs(machine, s);
-    case QDR_SAMPLE_ATTENTION:
-        if (!(machine->attention_efficiency > 0)) return launches + qdri_kernel_secs(machine, s->bytes, 0);
-        return launches +
-               fmax(qdri_kernel_secs(machine, s->bytes, 0),
-                    s->flops / (qdri_machine_products(machine, s->dtype)->peak_flops * machine->attention_efficiency));
+    case QDR_SAMPLE_ATTENTION: return launches + attention_secs(machine, s);
     case QDR_SAMPLE_COLLECTIVE: return coll_secs(machine, s);
     case QDR_SAMPLE_TOGETHER: return together_secs(machine, s);
     case QDR_N_SAMPLE_KINDS: break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline of one layer: a middle one of the few in a plan's lists, without a window if there are any. */
+/* The timeline of one layer: a middle one of the few in a plan's lists, of the first kind. */
 #include <math.h>
 #include <string.h>
 

@@ -155,8 +155,8 @@ static const measured_kernel kernels[] = {
     {"RMS norm backward", RMS_NORM, 1, 5, 10, QDR_SAMPLE_KERNEL, 2},
     {"attention", ATTENTION, 0, 4, 4, QDR_SAMPLE_ATTENTION, 1},
     {"attention backward", ATTENTION, 1, 8, 10, QDR_SAMPLE_ATTENTION, 3},
-    {"turned attention", TURNED, 0, 4, 4, QDR_SAMPLE_ATTENTION, 1}, /* with rotary positions */
-    {"turned attention backward", TURNED, 1, 8, 10, QDR_SAMPLE_ATTENTION, 3},
+    {"turned attention", TURNED, 0, 4, 4, QDR_SAMPLE_ATTENTION, 3}, /* with rotary positions */
+    {"turned attention backward", TURNED, 1, 8, 10, QDR_SAMPLE_ATTENTION, 7},
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -255,6 +255,7 @@ static int measure_kernel(calibration *c, const measured_kernel *of, const kerne
     const qdr_dtype dtype = is_attention(of) && c->is_on_gpu ? QDR_BF16 : QDR_F32;
     const double n = (double)size->n_rows * size->n_cols;
     const double n_read = is_attention(of) ? ((double)size->context + 1) / 2 : 1;
+    const double n_turned = of->name == TURNED ? 2 * n * (1 + of->backward) : 0; /* elements of queries and keys */
     kernel k = {0};
     const calibrate_work work = {of->name == COPY ? call_copy
                                  : of->backward   ? call_stack_backward
@@ -265,7 +266,9 @@ static int measure_kernel(calibration *c, const measured_kernel *of, const kerne
                     .n_kernels = of->n_kernels,
                     .dtype = dtype,
                     .bytes = (double)qdr_dtype_bytes(dtype) * of->elems * n,
-                    .flops = of->flops * n * n_read};
+                    .flops = of->flops * n * n_read,
+                    .turn_bytes = (double)qdr_dtype_bytes(dtype) * 2 * n_turned,
+                    .turn_flops = 3 * n_turned};
     fail_status(why, make(c, of, size, dtype, &k));
     if (!fail_together(why, c->ctx) && !calibrate_time(c, &work, &s.secs, why)) calibrate_add(c, &s);
     qdr_graph_destroy(&k.graph);

@@ -309,6 +309,48 @@ TEST(windows)
     }
 }
 
+/* ---- norms and rotations of heads ---- */
+
+enum {
+    TURNED = CONTEXT * 2 * H,
+    ROTARY = 32
+}; /* elements of queries and keys of a sequence; columns of a head of 64 */
+
+static double attention_secs(const qdr_machine *machine, const qdr_network *of)
+{
+    const qdr_plan plan = plan_of(1, 0);
+    return predict(machine, of, &plan).time[QDR_TIME_ATTENTION];
+}
+
+/* In five of the layers half of the columns are rotated; or heads have norms, in all; or both. Passes are added to the
+ * scores, which take the same time with each of the machines. */
+TEST(turns)
+{
+    for (int i = 1; i < 4; i++) {
+        const double rotated = i & 1 ? 5 : 0, normed = i & 2 ? LAYERS : 0;
+        const double layers = fmax(rotated, normed),
+                     passes = 6 * layers + normed; /* bytes: forward 2, backward 4 or 5 */
+        qdr_network some = network;
+        some.positions = 0;
+        some.rotary.columns = ROTARY;
+        for (int64_t j = 0; j < LAYERS; j++) some.layer_kinds[j] = j % 3 == 1 || !(i & 1) ? QDR_LAYER_UNROTATED : 0;
+        some.head_norm = i & 2 ? QDR_HEAD_NORM_EACH : QDR_HEAD_NORM_NONE;
+        qdr_machine machine = machine_of();
+        assert_near("no cost", attention_secs(&machine, &some), LAYERS * 3.5 * scores);
+        machine.software.launch_secs = USEC;
+        assert_near("launches", attention_secs(&machine, &some),
+                    LAYERS * (3.5 * scores + 4 * USEC) + (6 * layers + 2 * normed) * USEC);
+        machine = machine_of();
+        machine.kernel_flops = 1e9;
+        assert_near("flops", attention_secs(&machine, &some),
+                    LAYERS * 3.5 * scores + (9 * rotated * TURNED * ROTARY / 64 + 20 * normed * TURNED) / 1e9);
+        machine = machine_of();
+        machine.memory_bytes_per_sec = 1e11;
+        assert_near("bytes", attention_secs(&machine, &some),
+                    LAYERS * 3.5 * scores + (4 * passes * TURNED + 4 * 3 * rotated * CONTEXT * ROTARY) / 1e11);
+    }
+}
+
 /* Of the peak of all ranks, those of all stages too. */
 TEST(shares_of_the_peak)
 {
