@@ -96,10 +96,11 @@ typedef struct qdr_network {
     qdr_head_norm head_norm;
     int norm_one_plus; /**< 1: norms multiply by 1 + gamma, also those of heads */
     int norm_no_beta; /**< 1: layer norms without beta */
+    int round_embedding_factor; /**< 1: to the type of the weights (Gemma) */
     double norm_epsilon; /**< 0: 1e-5 */
     double attention_scale; /**< of scores; 0: 1/sqrt(head_size) */
     double attention_cap, logits_cap; /**< scores, or logits, l become c·tanh(l/c); 0: none */
-    double embedding_factor; /**< of what the embedding gives, rounded to the weights' type; 0: 1 */
+    double embedding_factor; /**< of what the embedding gives; 0: 1 */
     double branch_factor; /**< of what attention and MLP add to the stream; 0: 1 */
     double logits_factor; /**< 0: 1 */
     qdr_rotary rotary, local_rotary;

@@ -177,7 +177,8 @@ typedef struct qdr_embedding_desc {
     qdr_block features; /**< H and its unit */
     int64_t context; /**< rows of P; 0: no positions; divides row_unit */
     qdr_layout layout; /**< of the output edge (features over x) */
-    double factor; /**< of E, rounded to the stack's type, as sqrt(H) is in Gemma; 0: 1 */
+    double factor; /**< of E; 0: 1 */
+    int round_factor; /**< 1: to the stack's type first, as Gemma rounds sqrt(H) */
 } qdr_embedding_desc;
 /** The resulting `table` can be initialised, loaded and gathered like a layer (W is E), and tied to a head. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_embedding(qdr_stack *stack, const qdr_embedding_desc *desc,

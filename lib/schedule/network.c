@@ -186,9 +186,13 @@ static qdr_status add_all(walk *w, qdr_edge in, qdr_edge *out)
 {
     const qdri_network_part *part = w->part;
     const qdr_network *n = w->network;
-    const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc), .vocab = {n->vocab, 1},
-                                          .features = {n->hidden, 1},   .context = n->positions ? part->context : 0,
-                                          .layout = part->layout,       .factor = n->embedding_factor};
+    const qdr_embedding_desc embedding = {QDR_INIT(qdr_embedding_desc),
+                                          .vocab = {n->vocab, 1},
+                                          .features = {n->hidden, 1},
+                                          .context = n->positions ? part->context : 0,
+                                          .layout = part->layout,
+                                          .factor = n->embedding_factor,
+                                          .round_factor = n->round_embedding_factor};
     const qdr_cross_entropy_desc loss = {.factor = n->logits_factor, .cap = n->logits_cap, .z_loss = w->part->z_loss};
     const qdr_linear_desc tied = {QDR_INIT(qdr_linear_desc), .out_layout = part->layout};
     qdr_edge stream = in, norm, logits;

@@ -50,6 +50,7 @@ const qdri_network_key qdri_network_keys[] = {
     WORD(head_norm, head_norms),
     SWITCH(norm_one_plus),
     SWITCH(norm_no_beta),
+    SWITCH(round_embedding_factor),
     REAL(norm_epsilon),
     REAL(attention_scale),
     REAL(attention_cap),

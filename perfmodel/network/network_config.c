@@ -316,7 +316,8 @@ static qdr_status read_factors(const qdri_json_node *root, qdr_network *net)
         if (value > 0 && factors[i].how != ITSELF) value = 1 / (factors[i].how == INVERSE ? value : sqrt(value));
         *(double *)(void *)((char *)net + factors[i].at) = value;
     }
-    if (strncmp(net->architecture, "gemma", 5) == 0) net->embedding_factor = sqrt((double)net->hidden);
+    net->round_embedding_factor = strncmp(net->architecture, "gemma", 5) == 0;
+    if (net->round_embedding_factor) net->embedding_factor = sqrt((double)net->hidden);
     if (strcmp(net->architecture, "gpt2") == 0) QDR_TRY(read_flag(root, "scale_attn_weights", 1, &scales));
     if (!scales) net->attention_scale = 1;
     return QDR_OK;

@@ -200,6 +200,7 @@ typedef struct variation {
     X(qdr_embedding_desc, features, s->embedding.features.unit = 1, "features 8/2 on rank 0 and 8/1 on rank 1")        \
     X(qdr_embedding_desc, context, s->embedding.context = 2, "embedding 'emb' has context 4 on rank 0 and 2")          \
     X(qdr_embedding_desc, factor, s->embedding.factor = 2, "embedding 'emb' has factor 1 on rank 0 and 2")             \
+    X(qdr_embedding_desc, round_factor, s->embedding.round_factor = 1, "has round_factor 0 on rank 0 and 1")           \
     X(qdr_embedding_desc, layout, s->embedding.layout = QDR_SCATTERED, "embedding 'emb' has layout QDR_REPLICATED")    \
     X(qdr_linear_desc, name, s->linear.name = "fc2", "layer 'fc' on rank 0 and layer 'fc2' on rank 1")                 \
     X(qdr_linear_desc, out, s->linear.out[0].unit = 4, "layer 'fc' has out 16/2 on rank 0 and 16/4 on rank 1")         \

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The embedding of tokens and positions: a transposed layer whose input is one-hot. */
+#include <math.h>
+
 #include "core/block.h"
 #include "schedule/ops/layer.h"
 
@@ -16,6 +18,15 @@ static qdr_status check_embedding(const qdri_net *net, const qdr_embedding_desc 
     return QDR_OK;
 }
 
+/* To nearest even; no exponent is out of reach of what multiplies an embedding. */
+static double rounded(double factor, qdr_dtype dtype)
+{
+    const int bits = dtype == QDR_BF16 ? 8 : dtype == QDR_F16 ? 11 : dtype == QDR_F32 ? 24 : 53;
+    int exponent;
+    const double fraction = frexp(factor, &exponent);
+    return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
+}
+
 static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *out)
 {
     const qdr_embedding_desc *desc = &described->u.embedding;
@@ -27,6 +38,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
     qdri_node *node = NULL;
     QDR_TRY(check_embedding(net, desc, who, tokens));
     QDR_TRY(qdri_op_check_factor(who, desc->factor));
+    QDR_TRY(qdri_check_switch(who, "round_factor", desc->round_factor));
     QDR_TRY(qdri_layer_node_add(net, who, QDRI_NODE_EMBEDDING, &node));
     qdri_layer *layer = &node->layer;
     const qdr_matrix matrix = qdri_edge_matrix(net, features, QDR_X, desc->layout, 1);
@@ -47,7 +59,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
     layer->shape.vocab = desc->vocab.width;
     layer->shape.k = vocab_end - layer->shape.vocab_begin; /* rows of E's block; its columns are the outputs */
     layer->shape.context = desc->context;
-    layer->shape.factor = desc->factor;
+    layer->shape.factor = desc->round_factor ? rounded(desc->factor, net->opts.dtype) : desc->factor;
     return QDR_OK;
 }
 
@@ -58,6 +70,7 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
     qdri_facts_add_blocks(facts, who, "features", &desc->u.embedding.features, 1);
     qdri_facts_add_int(facts, who, "context", desc->u.embedding.context);
     qdri_facts_add_real(facts, who, "factor", desc->u.embedding.factor == 0 ? 1 : desc->u.embedding.factor);
+    qdri_facts_add_int(facts, who, "round_factor", desc->u.embedding.round_factor);
     qdri_facts_add(facts, who, "layout", qdri_layout_name(desc->u.embedding.layout));
 }
 

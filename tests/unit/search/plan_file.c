@@ -58,6 +58,7 @@ static void set_newer(qdr_network *n, uint64_t *seed)
     n->head_norm = (qdr_head_norm)(test_random(seed) % 3);
     n->norm_one_plus = (int)(test_random(seed) % 2);
     n->norm_no_beta = (int)(test_random(seed) % 2);
+    n->round_embedding_factor = (int)(test_random(seed) % 2);
     set_rotary(&n->rotary, seed);
     set_rotary(&n->local_rotary, seed);
     n->layer_kinds[0] = QDR_LAYER_LOCAL;

@@ -55,13 +55,10 @@ static void position_sum(const qdri_kernel *kernel)
         row_sum(n, p + (r + kernel->u.rows.row0) % kernel->u.rows.context * n, x + r * n);
 }
 
-/* As an element would hold it, which is how networks state it. */
-static inline real embed_factor(const qdri_kernel *kernel) { return get(put((real)qdri_factor_of(kernel))); }
-
 static void embed_forward(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.embed.n_cols;
-    const real factor = embed_factor(kernel);
+    const real factor = (real)qdri_factor_of(kernel);
     const elem *e = kernel->u.embed.e;
     elem *y = kernel->u.embed.y;
     if (n == 0) return;
@@ -77,7 +74,7 @@ static void embed_forward(const qdri_kernel *kernel)
 static void embed_backward(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.embed.n_cols;
-    const real factor = embed_factor(kernel);
+    const real factor = (real)qdri_factor_of(kernel);
     const elem *dy = kernel->u.embed.dy;
     real *de = kernel->u.embed.de;
     if (!kernel->accumulate) clear(de, (kernel->u.embed.end - kernel->u.embed.begin) * n);

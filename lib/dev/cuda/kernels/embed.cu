@@ -37,7 +37,6 @@ __global__ void embed_forward(int64_t n_rows, int64_t n_cols, int64_t begin, int
     constexpr int V = pack_width<T>;
     const cell at = find_cell(n_cols, V);
     if (at.col >= n_cols) return;
-    factor = get(put<T>(factor)); /* as an element would hold it */
     for_rows(at, n_rows, [&](int, int64_t row) {
         const int64_t word = word_here(tokens[row], begin, end);
         pack<T, V> x = {};
@@ -101,7 +100,6 @@ __global__ void add_words(int64_t n_rows, int64_t n_cols, int64_t begin, int64_t
             }
         }
     }
-    factor = get(put<T>(factor));
 #pragma unroll
     for (int k = 0; k < V; k++)
         if (col + k < n_cols) de[word * n_cols + col + k] += factor * sum[k];
