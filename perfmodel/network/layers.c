@@ -37,11 +37,19 @@ static layer_words by_rule(const qdri_type *type, int64_t layer, int64_t period,
     }
 }
 
+static qdr_status read_count(const qdri_json_node *root, const char *key, int64_t least, int64_t otherwise,
+                             int64_t *count)
+{
+    const qdri_json_node node = qdri_json_get(root, key);
+    *count = otherwise;
+    return qdri_is_given(node) ? qdri_json_int(node, least, QDRI_NETWORK_MOST, count) : QDR_OK;
+}
+
 /* The window that some layers have; 0: none has. */
 static qdr_status read_window(const qdri_json_node *root, const qdri_type *type, int64_t *window)
 {
     const qdri_json_node node = qdri_json_get(root, "sliding_window");
-    const int64_t otherwise = qdri_json_kind_of(node) == QDRI_JSON_ABSENT ? type->window : 0;
+    const int64_t otherwise = qdri_is_given(node) ? 0 : type->window;
     int uses = type->window >= 0;
     *window = 0;
     if (type->layers == QDRI_FROM_LAYER || type->layers == QDRI_BY_ROTATION)
@@ -100,10 +108,8 @@ qdr_status qdri_read_layers(const qdri_json_node *root, const qdri_type *type, q
     QDR_TRY(list_of(root, "layer_types", net, &windows, &has_windows));
     if (type->layers == QDRI_BY_ROTATION)
         QDR_TRY(list_of(root, "no_rope_layers", net, &rotations, &has_rotations)); /* 1: with */
-    if (type->layers == QDRI_FROM_LAYER)
-        QDR_TRY(qdri_json_int_or(qdri_json_get(root, "max_window_layers"), 0, QDRI_NETWORK_MOST, 28, &first));
-    if (type->period_key)
-        QDR_TRY(qdri_json_int_or(qdri_json_get(root, type->period_key), 1, QDRI_NETWORK_MOST, type->period, &period));
+    if (type->layers == QDRI_FROM_LAYER) QDR_TRY(read_count(root, "max_window_layers", 0, 28, &first));
+    if (type->period_key) QDR_TRY(read_count(root, type->period_key, 1, type->period, &period));
     const int differ = type->layers != QDRI_ALIKE && (window || type->layers >= QDRI_BY_PERIOD_ROTATED);
     if (differ && net->layers > QDR_NETWORK_MOST_LAYERS)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: %" PRId64 " layers that are not alike; at most %d are known",

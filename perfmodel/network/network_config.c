@@ -214,8 +214,9 @@ static qdr_status read_sizes(const qdri_json_node *root, const qdri_type *type, 
 static qdr_status read_head_size(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
     const qdri_json_node node = qdri_json_get(root, "head_dim");
-    QDR_TRY(qdri_json_int_or(node, 1, QDRI_NETWORK_MOST, type->head_size ? type->head_size : net->hidden / net->heads,
-                             &net->head_size));
+    net->head_size = type->head_size ? type->head_size : net->hidden / net->heads;
+    if (type->head_size ? qdri_is_given(node) : qdri_json_has(node))
+        QDR_TRY(qdri_json_int(node, 1, QDRI_NETWORK_MOST, &net->head_size));
     if (net->head_size == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "%s is %" PRId64 ", more than the %" PRId64 " features of a token; use fewer, or give head_dim",
@@ -236,7 +237,7 @@ static qdr_status read_head_size(const qdri_json_node *root, const qdri_type *ty
 static qdr_status read_kv_heads(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {
     const qdri_json_node node = qdri_json_get(root, "num_key_value_heads");
-    const int is_absent = qdri_json_kind_of(node) == QDRI_JSON_ABSENT;
+    const int is_absent = !qdri_is_given(node);
     net->kv_heads = net->heads;
     if (type->kv_heads < 0) return QDR_OK;
     if (is_absent && type->kv_heads)
@@ -259,12 +260,11 @@ static qdr_status read_kv_heads(const qdri_json_node *root, const qdri_type *typ
 
 /* ---- its options ---- */
 
-/* A default stands for a key that is absent; the classes refuse null. */
 static qdr_status read_flag(const qdri_json_node *root, const char *key, int otherwise, int *flag)
 {
     const qdri_json_node node = qdri_json_get(root, key);
     *flag = otherwise;
-    return qdri_json_kind_of(node) == QDRI_JSON_ABSENT ? QDR_OK : qdri_json_flag(node, flag);
+    return qdri_is_given(node) ? qdri_json_flag(node, flag) : QDR_OK;
 }
 
 static qdr_status read_activation(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
@@ -272,7 +272,7 @@ static qdr_status read_activation(const qdri_json_node *root, const qdri_type *t
     const qdri_json_node node = qdri_json_get(root, type->activation_key ? type->activation_key : "hidden_act");
     const char *name = type->activation;
     int word;
-    if (qdri_json_kind_of(node) != QDRI_JSON_ABSENT) {
+    if (qdri_is_given(node)) {
         QDR_TRY(qdri_json_word(node, qdri_activation_names, QDRI_N_ACTIVATION_NAMES, &word));
         name = qdri_activation_names[word];
     }
@@ -288,27 +288,27 @@ static qdr_status read_factors(const qdri_json_node *root, qdr_network *net)
     enum { ITSELF, INVERSE, INVERSE_ROOT };
     static const struct {
         const char *architecture, *key;
-        double otherwise; /* 0: none, as with null */
+        double otherwise; /* 0: none */
         size_t at;
-        int how;
+        int how, takes_null;
     } factors[] = {
-        {"granite", "embedding_multiplier", 1, offsetof(qdr_network, embedding_factor), ITSELF},
-        {"granite", "residual_multiplier", 1, offsetof(qdr_network, branch_factor), ITSELF},
-        {"granite", "attention_multiplier", 1, offsetof(qdr_network, attention_scale), ITSELF},
-        {"granite", "logits_scaling", 1, offsetof(qdr_network, logits_factor), INVERSE},
-        {"cohere2", "logit_scale", 0.0625, offsetof(qdr_network, logits_factor), ITSELF},
-        {"gemma2", "query_pre_attn_scalar", 256, offsetof(qdr_network, attention_scale), INVERSE_ROOT},
-        {"gemma2", "attn_logit_softcapping", 50, offsetof(qdr_network, attention_cap), ITSELF},
-        {"gemma2", "final_logit_softcapping", 30, offsetof(qdr_network, logits_cap), ITSELF},
-        {"gemma3_text", "query_pre_attn_scalar", 256, offsetof(qdr_network, attention_scale), INVERSE_ROOT},
-        {"gemma3_text", "final_logit_softcapping", 0, offsetof(qdr_network, logits_cap), ITSELF},
+        {"granite", "embedding_multiplier", 1, offsetof(qdr_network, embedding_factor), ITSELF, 0},
+        {"granite", "residual_multiplier", 1, offsetof(qdr_network, branch_factor), ITSELF, 0},
+        {"granite", "attention_multiplier", 1, offsetof(qdr_network, attention_scale), ITSELF, 0},
+        {"granite", "logits_scaling", 1, offsetof(qdr_network, logits_factor), INVERSE, 0},
+        {"cohere2", "logit_scale", 0.0625, offsetof(qdr_network, logits_factor), ITSELF, 0},
+        {"gemma2", "query_pre_attn_scalar", 256, offsetof(qdr_network, attention_scale), INVERSE_ROOT, 0},
+        {"gemma2", "attn_logit_softcapping", 50, offsetof(qdr_network, attention_cap), ITSELF, 1},
+        {"gemma2", "final_logit_softcapping", 30, offsetof(qdr_network, logits_cap), ITSELF, 1},
+        {"gemma3_text", "query_pre_attn_scalar", 256, offsetof(qdr_network, attention_scale), INVERSE_ROOT, 0},
+        {"gemma3_text", "final_logit_softcapping", 0, offsetof(qdr_network, logits_cap), ITSELF, 1},
     };
     int scales = 1;
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
         if (strcmp(net->architecture, factors[i].architecture) != 0) continue;
         const qdri_json_node node = qdri_json_get(root, factors[i].key);
-        double value = qdri_json_kind_of(node) == QDRI_JSON_NULL ? 0 : factors[i].otherwise;
-        if (qdri_json_has(node)) {
+        double value = factors[i].takes_null && qdri_is_given(node) ? 0 : factors[i].otherwise;
+        if (factors[i].takes_null ? qdri_json_has(node) : qdri_is_given(node)) {
             QDR_TRY(qdri_json_number(node, 0, INFINITY, &value));
             if (value == 0)
                 return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; a positive number is needed", qdri_json_where(node).text);
@@ -333,7 +333,8 @@ static qdr_status read_choices(const qdri_json_node *root, const qdri_json_node 
     for (int i = 0; i < 3; i++)
         if (type->bias_keys[i]) QDR_TRY(read_flag(root, type->bias_keys[i], *biases[i], biases[i]));
     QDR_TRY(read_activation(root, type, net));
-    QDR_TRY(qdri_json_number_or(node, 0, INFINITY, epsilon, &net->norm_epsilon));
+    net->norm_epsilon = epsilon;
+    if (qdri_is_given(node)) QDR_TRY(qdri_json_number(node, 0, INFINITY, &net->norm_epsilon));
     if (net->norm_epsilon == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is 0; a positive number is needed", qdri_json_where(node).text);
     QDR_TRY(read_flag(ties, "tie_word_embeddings", net->tied, &net->tied));

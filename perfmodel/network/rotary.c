@@ -46,6 +46,7 @@ static qdr_status read_original(const qdri_json_node *root, const qdri_json_node
     static const char key[] = "original_max_position_embeddings";
     const qdri_json_node outer = qdri_json_get(root, key), inner = qdri_json_get(scaling, key);
     const int is_outer = type->original || (qdri_json_has(outer) && !has_sets(type));
+    if (type->original && qdri_is_given(outer)) return qdri_json_int(outer, 1, QDRI_NETWORK_MOST, original);
     return qdri_json_int_or(is_outer ? outer : inner, 1, QDRI_NETWORK_MOST, type->original ? type->original : context,
                             original);
 }

@@ -48,6 +48,9 @@ extern const char qdri_known_types[];
 /* NULL: not known. */
 const qdri_type *qdri_find_type(const char *model_type);
 
+/* A default of the classes stands for an absent key; null is refused but where they say what it means. */
+static inline int qdri_is_given(qdri_json_node node) { return qdri_json_kind_of(node) != QDRI_JSON_ABSENT; }
+
 /* Steps of reading: each reads some keys into the network, or refuses them. */
 QDR_NODISCARD qdr_status qdri_read_layers(const qdri_json_node *root, const qdri_type *type, qdr_network *net);
 QDR_NODISCARD qdr_status qdri_read_rotary(const qdri_json_node *root, const qdri_type *type, qdr_network *net);

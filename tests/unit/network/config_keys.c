@@ -59,6 +59,17 @@ TEST(refusals)
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": null}", QDR_ERR_ARGUMENT, "'num_hidden_layers' is null"},
         {"{\"model_type\": \"gpt2\", \"tie_word_embeddings\": null}", QDR_ERR_ARGUMENT,
          "'tie_word_embeddings' is null"},
+        {"{\"model_type\": \"granite\", \"logits_scaling\": null}", QDR_ERR_ARGUMENT, "'logits_scaling' is null"},
+        {"{\"model_type\": \"gemma2\", \"query_pre_attn_scalar\": null}", QDR_ERR_ARGUMENT,
+         "'query_pre_attn_scalar' is null"},
+        {"{\"model_type\": \"qwen3\", \"head_dim\": null}", QDR_ERR_ARGUMENT, "'head_dim' is null"},
+        {"{\"model_type\": \"llama\", \"rms_norm_eps\": null}", QDR_ERR_ARGUMENT, "'rms_norm_eps' is null"},
+        {"{\"model_type\": \"smollm3\", \"no_rope_layer_interval\": null}", QDR_ERR_ARGUMENT,
+         "'no_rope_layer_interval' is null"},
+        {"{\"model_type\": \"phi3\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"rope_scaling\": {\"type\": "
+         "\"longrope\", \"short_factor\": [1, 1], \"long_factor\": [1, 1]}, \"original_max_position_embeddings\": "
+         "null}",
+         QDR_ERR_ARGUMENT, "'original_max_position_embeddings' is null"},
         {"{\"model_type\": \"llama\", \"hidden_act\": \"xielu\"}", QDR_ERR_ARGUMENT,
          "'hidden_act' is \"xielu\"; one of gelu, gelu_new"},
         {"{\"model_type\": \"gpt2\", \"pruned_heads\": {\"0\": [1]}}", QDR_ERR_UNSUPPORTED,
