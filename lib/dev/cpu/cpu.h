@@ -139,6 +139,8 @@ void qdri_gemm_converted(const qdri_gemm *gemm, float *panels);
 int qdri_bf16_native(void);
 /* BF16, or F32 for tests on machines without BF16 instructions. Extents must be at least 1. */
 qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads);
+/* The number of threads of the calling thread's next products. */
+void qdri_onednn_threads(int n_threads);
 
 /* kernels.c */
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel);

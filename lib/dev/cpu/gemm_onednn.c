@@ -94,15 +94,26 @@ static int engine_ready(void)
 
 int qdri_bf16_native(void) { return engine_ready() && (dnnl_get_effective_cpu_isa() & ISA_BF16) == ISA_BF16; }
 
-qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
+/* oneDNN uses OpenMP threads, whose number is a setting of the calling thread. */
+void qdri_onednn_threads(int n_threads)
 {
-    product p = {0};
-    if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not be initialised");
-    /* oneDNN uses OpenMP threads, whose number is a setting of the calling thread. */
     void (*set)(int) = NULL;
     void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     memcpy(&set, &symbol, sizeof set);
     if (set) set(n_threads);
+}
+
+int qdri_sgemm_onednn(const qdri_gemm *g)
+{
+    return dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', g->m, g->n, g->k, (float)g->alpha, g->a, g->lda,
+                      g->b, g->ldb, (float)g->beta, g->c, g->ldc) == dnnl_success;
+}
+
+qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
+{
+    product p = {0};
+    if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not be initialised");
+    qdri_onednn_threads(n_threads);
     const dnnl_status_t status = product_run(gemm, &p);
     for (int i = 0; i < 3; i++) dnnl_memory_destroy(p.memories[i]);
     dnnl_stream_destroy(p.stream);
@@ -119,6 +130,14 @@ qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 #else
 
 int qdri_bf16_native(void) { return 0; }
+
+void qdri_onednn_threads(int n_threads) { (void)n_threads; }
+
+int qdri_sgemm_onednn(const qdri_gemm *gemm)
+{
+    (void)gemm;
+    return 0;
+}
 
 qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 {

@@ -156,6 +156,11 @@ typedef struct kernel_args {
     int n_threads;
 } kernel_args;
 
+static int is_attention(const qdri_kernel *kernel)
+{
+    return kernel->kind == QDRI_K_ATTENTION_FORWARD || kernel->kind == QDRI_K_ATTENTION_BACKWARD;
+}
+
 static qdr_status kernel_run(void *args)
 {
     const kernel_args *self = args;
@@ -164,8 +169,9 @@ static qdr_status kernel_run(void *args)
     if (kind == QDRI_K_UNPACK) QDR_TRY(message_check(&self->kernel));
     if (kind == QDRI_K_ADAMW_BEGIN && qdri_rates_differ(self->kernel.u.adamw.numbers, self->kernel.u.adamw.n_ranks))
         return qdri_fail_rate(self->kernel.u.adamw.numbers->lr);
-    if (kind == QDRI_K_ATTENTION_FORWARD || kind == QDRI_K_ATTENTION_BACKWARD) {
+    if (is_attention(&self->kernel)) {
         qdri_executor_use_address_space();
+        if (qdri_attention_turns(&self->kernel)) qdri_onednn_threads(self->n_threads);
         qdri_blas_begin(self->n_threads);
         self->run(&self->kernel);
         qdri_blas_end();
@@ -181,6 +187,7 @@ qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: on the CPU, communicators compute it themselves");
     const kernel_args args = {*kernel, find_kernel(kernel), ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
-    if (args.n_threads > 1) return qdri_cpu_enqueue_own(stream, kernel_run, &args, sizeof args); /* attention: BLAS */
+    if (args.n_threads > 1 || (is_attention(kernel) && qdri_attention_turns(kernel))) /* products */
+        return qdri_cpu_enqueue_own(stream, kernel_run, &args, sizeof args);
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
 }

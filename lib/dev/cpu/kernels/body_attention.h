@@ -9,6 +9,7 @@ typedef struct head {
     int64_t qk_stride, in_stride, out_stride; /* of q, k; of v, dq, dk, dv; of o, d_o */
     int64_t window;
     const int32_t *first_keys; /* of the sequence's rows; NULL: none */
+    int is_turned;
     real scale, cap, sink; /* sink -inf: none */
     const real *q, *k, *v, *d_o;
     real *o, *dq, *dk, *dv;
@@ -17,9 +18,11 @@ typedef struct head {
     real *scores, *ds, *slopes; /* [block, context]; slopes: of the cap, if there is one */
 } head;
 
-/* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than letting BLAS multiply it by 0. */
-static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, real alpha, const real *a,
-                         int64_t lda, const real *b, int64_t ldb, real beta, real *c, int64_t ldc)
+/* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than letting BLAS multiply it by 0. The blocks are so
+ * small that oneDNN, which knows newer processors, takes half of OpenBLAS's time; heads that are not turned keep their
+ * bits. */
+static void head_product(const head *h, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, real alpha,
+                         const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c, int64_t ldc)
 {
     if (beta == 0) {
         for (int64_t r = 0; r < m; r++) memset(c + r * ldc, 0, (size_t)n * sizeof *c);
@@ -38,7 +41,7 @@ static void head_product(int trans_a, int trans_b, int64_t m, int64_t n, int64_t
                                .trans_b = trans_b,
                                .alpha = alpha,
                                .beta = beta};
-    real_product(&product);
+    if (!(h->is_turned && REAL_IS_FLOAT && qdri_sgemm_onednn(&product))) real_product(&product);
 }
 
 /* The first key that a row sees; a later row never sees an earlier one. */
@@ -94,7 +97,7 @@ static void head_forward(const head *h)
         const int64_t left = h->context - begin;
         const int64_t rows = left < QDRI_ATTENTION_BLOCK ? left : QDRI_ATTENTION_BLOCK;
         const int64_t from = first_key(h, begin), cols = begin + rows - from;
-        head_product(0, 1, rows, cols, hs, h->scale, h->q + begin * h->qk_stride, h->qk_stride,
+        head_product(h, 0, 1, rows, cols, hs, h->scale, h->q + begin * h->qk_stride, h->qk_stride,
                      h->k + from * h->qk_stride, h->qk_stride, 0, h->scores, ld);
         if (h->cap > 0) cap_scores(h, rows, cols);
         for (int64_t r = 0; r < rows; r++) {
@@ -103,7 +106,7 @@ static void head_forward(const head *h)
             clear_outside(s, first, end, cols);
             h->log_sums[begin + r] = softmax_row(s + first, end - first, h->sink);
         }
-        head_product(0, 0, rows, hs, cols, 1, h->scores, ld, h->v + from * h->in_stride, h->in_stride, 0,
+        head_product(h, 0, 0, rows, hs, cols, 1, h->scores, ld, h->v + from * h->in_stride, h->in_stride, 0,
                      h->o + begin * h->out_stride, h->out_stride);
     }
 }
@@ -131,8 +134,8 @@ static void block_backward(const head *h, int64_t begin, int64_t rows)
     const int64_t at = from * h->in_stride; /* of the first key */
     const real *q = h->q + begin * h->qk_stride, *k = h->k + from * h->qk_stride;
     const real *d_o = h->d_o + begin * h->out_stride;
-    head_product(0, 1, rows, cols, hs, h->scale, q, h->qk_stride, k, h->qk_stride, 0, h->scores, ld);
-    head_product(0, 1, rows, cols, hs, 1, d_o, h->out_stride, h->v + at, h->in_stride, 0, h->ds, ld);
+    head_product(h, 0, 1, rows, cols, hs, h->scale, q, h->qk_stride, k, h->qk_stride, 0, h->scores, ld);
+    head_product(h, 0, 1, rows, cols, hs, 1, d_o, h->out_stride, h->v + at, h->in_stride, 0, h->ds, ld);
     if (h->cap > 0) cap_scores(h, rows, cols);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t first = first_key(h, begin + r) - from, end = begin + r + 1 - from;
@@ -145,9 +148,9 @@ static void block_backward(const head *h, int64_t begin, int64_t rows)
     }
     for (int64_t i = 0; h->slopes && i < rows * cols; i++)
         h->ds[i / cols * ld + i % cols] *= h->slopes[i / cols * ld + i % cols];
-    head_product(0, 0, rows, hs, cols, 1, h->ds, ld, k, h->qk_stride, 0, h->dq + begin * h->in_stride, h->in_stride);
-    head_product(1, 0, cols, hs, rows, 1, h->ds, ld, q, h->qk_stride, 1, h->dk + at, h->in_stride);
-    head_product(1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, 1, h->dv + at, h->in_stride);
+    head_product(h, 0, 0, rows, hs, cols, 1, h->ds, ld, k, h->qk_stride, 0, h->dq + begin * h->in_stride, h->in_stride);
+    head_product(h, 1, 0, cols, hs, rows, 1, h->ds, ld, q, h->qk_stride, 1, h->dk + at, h->in_stride);
+    head_product(h, 1, 0, cols, hs, rows, 1, h->scores, ld, d_o, h->out_stride, 1, h->dv + at, h->in_stride);
 }
 
 /* The first head of a group overwrites dk and dv. */
@@ -340,6 +343,7 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
         .in_stride = ELEM_IS_REAL ? at->in_width : hs,
         .out_stride = ELEM_IS_REAL ? at->out_width : hs,
         .window = kernel->u.attention.window,
+        .is_turned = qdri_attention_turns(kernel),
         .first_keys = first_keys ? first_keys + at->row : NULL,
         .scale = (real)kernel->u.attention.scale,
         .cap = (real)kernel->u.attention.cap,

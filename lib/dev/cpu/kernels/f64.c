@@ -6,6 +6,7 @@
 #include <string.h>
 
 typedef double real;
+#define REAL_IS_FLOAT 0
 #define REAL_GEMM cblas_dgemm
 /* Beyond this limit the logistic function in GELU is 0 or 1; up to it, its exp is finite. */
 #define GELU_LIMIT 20

@@ -25,6 +25,9 @@ QDRI_KERNELS_FOR(base)
 QDRI_KERNELS_FOR(avx2)
 QDRI_KERNELS_FOR(avx512)
 
+/* gemm_onednn.c: F32 with extents of at least 1. @return 0: without oneDNN, or memory, nothing is done */
+int qdri_sgemm_onednn(const qdri_gemm *gemm);
+
 /* Asks for memory that is soon read. */
 static inline void qdri_fetch(const void *from, size_t n_bytes)
 {

@@ -7,6 +7,7 @@
 #include "dev/normal.h"
 
 typedef float real;
+#define REAL_IS_FLOAT 1
 #define REAL_GEMM cblas_sgemm
 /* Beyond this limit the logistic function in GELU is 0 or 1; up to it, its exp is finite and normal. */
 #define GELU_LIMIT 10
