@@ -343,6 +343,7 @@ int main(int argc, char **argv)
     bench_activation("gelu_erf", QDR_GELU_ERF, 0);
     bench_activation("silu", QDR_SILU, 0);
     bench_activation("silu_gate", QDR_SILU, 1);
+    bench_activation("gelu_gate", QDR_GELU_TANH, 1);
     bench_activation("relu_squared", QDR_RELU_SQUARED, 0);
     bench_rows(QDRI_K_BIAS_ADD, "bias_add", 2);
     bench_rows(QDRI_K_COLUMN_SUM, "column_sum", 1);

@@ -10,24 +10,34 @@ typedef struct point {
 #define GELU_SCALE ((real)1.5957691216057307117597842397375)
 #define GELU_CUBE ((real)0.044715)
 
-/* exp(-2u), with x within the limits. */
-static inline real gelu_exp(real x) { return real_exp_normal(-GELU_SCALE * (x + GELU_CUBE * (x * x * x))); }
+/* 2u, with x within the limits. */
+static inline real gelu_twice(real x) { return GELU_SCALE * (x + GELU_CUBE * (x * x * x)); }
 
 /* Beyond the limits gelu(x) is x or nearly 0, and the cube could overflow. NaN stays NaN. */
 static inline real gelu_tanh(real x)
 {
     const real above = x < -GELU_LIMIT ? -GELU_LIMIT : x;
     const real near = above > GELU_LIMIT ? GELU_LIMIT : above;
-    return above / (1 + gelu_exp(near));
+    return above / (1 + real_exp_normal(-gelu_twice(near)));
+}
+
+/* e: exp(-2u), where it is not beyond the limits. */
+static inline point gelu_point(real x, real e)
+{
+    const real above = x < -GELU_LIMIT ? -GELU_LIMIT : x;
+    const real near = above > GELU_LIMIT ? GELU_LIMIT : above, s = 1 / (1 + e);
+    return (point){above * s, s + near * s * (s * e) * GELU_SCALE * (1 + 3 * GELU_CUBE * (near * near))};
 }
 
 static inline point gelu_tanh_point(real x)
 {
     const real above = x < -GELU_LIMIT ? -GELU_LIMIT : x;
-    const real near = above > GELU_LIMIT ? GELU_LIMIT : above;
-    const real e = gelu_exp(near), s = 1 / (1 + e);
-    return (point){above * s, s + near * s * (s * e) * GELU_SCALE * (1 + 3 * GELU_CUBE * (near * near))};
+    return gelu_point(x, real_exp_normal(-gelu_twice(above > GELU_LIMIT ? GELU_LIMIT : above)));
 }
+
+/* As gates, in fewer steps: this exp has limits of its own. */
+static inline point gelu_gate_point(real x) { return gelu_point(x, real_exp_minus(gelu_twice(x))); }
+static inline real gelu_gate(real x) { return gelu_gate_point(x).value; }
 
 /* x·Φ(x), Φ the normal distribution. */
 static inline real gelu_erf(real x)
@@ -155,7 +165,12 @@ static void activation_forward(const qdri_kernel *kernel)
     case QDR_SILU: activate(kernel, silu); break;
     case QDR_RELU: activate(kernel, relu); break;
     case QDR_RELU_SQUARED: activate(kernel, relu_squared); break;
-    default: activate(kernel, gelu_tanh); break;
+    default:
+        if (kernel->u.activation.gated)
+            activate(kernel, gelu_gate);
+        else
+            activate(kernel, gelu_tanh);
+        break;
     }
 }
 
@@ -166,6 +181,11 @@ static void activation_backward(const qdri_kernel *kernel)
     case QDR_SILU: activate_backward(kernel, silu_point); break;
     case QDR_RELU: activate_backward(kernel, relu_point); break;
     case QDR_RELU_SQUARED: activate_backward(kernel, relu_squared_point); break;
-    default: activate_backward(kernel, gelu_tanh_point); break;
+    default:
+        if (kernel->u.activation.gated)
+            activate_backward(kernel, gelu_gate_point);
+        else
+            activate_backward(kernel, gelu_tanh_point);
+        break;
     }
 }
