@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
+#include <quadrille_private/input.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,148 +16,30 @@
 
 /* ---- the dictionary at the beginning of a file, as Python writes it ---- */
 
-enum { MAX_DIMS = 32 }; /* NumPy's own maximum */
-
-typedef struct npy_header {
-    char descr[64]; /* "<f4", or the beginning of a list if the elements are records */
-    int is_fortran;
-    int n_dims;
-    int64_t shape[MAX_DIMS];
-} npy_header;
-
-/* A parser for this one kind of literal, which has exactly the keys descr, fortran_order and shape. It never reads
- * beyond the text. */
-typedef struct cursor {
-    const char *text;
-    size_t at, end;
-    const char *wrong; /* the first error, or NULL */
-} cursor;
-
-static int wrong(cursor *c, const char *what)
+/* As JSON, which differs in quotes, tuples, names, the L that Python 2 wrote behind integers, and commas before brackets
+ * that close. Strings are names of types: of them only printable characters are kept. */
+static size_t to_json(const char *text, size_t n_bytes, char *json)
 {
-    if (!c->wrong) c->wrong = what;
-    return 0;
-}
-
-static void skip_blanks(cursor *c)
-{
-    while (c->at < c->end && c->text[c->at] && strchr(" \t\r\n", c->text[c->at])) c->at++;
-}
-
-/* Consumes `wanted` if it comes next. */
-static int take(cursor *c, char wanted)
-{
-    skip_blanks(c);
-    if (c->at >= c->end || c->text[c->at] != wanted) return 0;
-    c->at++;
-    return 1;
-}
-
-static int take_word(cursor *c, const char *word)
-{
-    const size_t n_chars = strlen(word);
-    skip_blanks(c);
-    if (c->end - c->at < n_chars || memcmp(c->text + c->at, word, n_chars) != 0) return 0;
-    c->at += n_chars;
-    return 1;
-}
-
-/* Reads 'text' or "text", truncated to the capacity. */
-static int take_string(cursor *c, char *string, size_t capacity)
-{
-    const char quote = take(c, '\'') ? '\'' : take(c, '"') ? '"' : 0;
-    if (!quote) return wrong(c, "a quoted string is missing");
-    size_t n_chars = 0;
-    while (c->at < c->end && c->text[c->at] != quote) {
-        if (n_chars + 1 < capacity) string[n_chars++] = c->text[c->at];
-        c->at++;
+    size_t n = 0;
+    char quote = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a header without a failure is there */
+        const char letter = text[i];
+        const int ends = quote && letter == quote, begins = !quote && (letter == '\'' || letter == '"');
+        const int closes = !quote && (letter == ')' || letter == ']' || letter == '}');
+        if (!quote && letter == 'L') continue;
+        while (closes && n && strchr(", \t\r\n", json[n - 1])) n--;
+        if (ends || begins)
+            json[n++] = '"';
+        else if (quote)
+            json[n++] = (char)(letter < ' ' || letter > '~' || letter == '"' || letter == '\\' ? '?' : letter);
+        else if (letter == '(' || letter == ')')
+            json[n++] = (char)(letter == '(' ? '[' : ']');
+        else
+            json[n++] = (char)(letter == 'T' || letter == 'F' ? letter - 'A' + 'a' : letter);
+        if (ends || begins) quote = (char)(begins ? letter : 0);
     }
-    string[n_chars] = 0;
-    return take(c, quote) || wrong(c, "a string is not closed");
-}
-
-/* The element type: a string, or a list for records, of which only the beginning is kept. */
-static int take_descr(cursor *c, npy_header *header)
-{
-    skip_blanks(c);
-    if (c->at >= c->end || c->text[c->at] != '[') return take_string(c, header->descr, sizeof header->descr);
-    size_t n_chars = 0;
-    for (int depth = 0; c->at < c->end; c->at++) {
-        const char letter = c->text[c->at];
-        if (n_chars + 1 < sizeof header->descr) header->descr[n_chars++] = letter;
-        depth += (letter == '[') - (letter == ']');
-        if (depth > 0) continue;
-        header->descr[n_chars] = 0;
-        c->at++;
-        return 1;
-    }
-    return wrong(c, "a list is not closed");
-}
-
-static int take_integer(cursor *c, int64_t *value)
-{
-    skip_blanks(c);
-    const size_t begin = c->at;
-    *value = 0;
-    for (; c->at < c->end && c->text[c->at] >= '0' && c->text[c->at] <= '9'; c->at++) {
-        const int64_t digit = c->text[c->at] - '0';
-        if (*value > (INT64_MAX - digit) / 10) return wrong(c, "a dimension is beyond 2^63");
-        *value = *value * 10 + digit;
-    }
-    if (c->at == begin) return wrong(c, "a dimension is not a whole number");
-    take(c, 'L'); /* Python 2 wrote long integers this way */
-    return 1;
-}
-
-/* (), (3,), (3, 4), … */
-static int take_shape(cursor *c, npy_header *header)
-{
-    if (!take(c, '(')) return wrong(c, "the shape is not a tuple");
-    header->n_dims = 0;
-    int has_comma = 1;
-    while (!take(c, ')')) {
-        if (!has_comma) return wrong(c, "a comma is missing in the shape");
-        if (header->n_dims == MAX_DIMS) return wrong(c, "the shape has over 32 dimensions");
-        if (!take_integer(c, &header->shape[header->n_dims])) return 0;
-        header->n_dims++;
-        has_comma = take(c, ',');
-    }
-    if (header->n_dims == 1 && !has_comma) return wrong(c, "the shape is not a tuple");
-    return 1;
-}
-
-/* One "key: value". *seen has one bit for each key. */
-static int take_entry(cursor *c, npy_header *header, unsigned *seen)
-{
-    static const char *const keys[] = {"descr", "fortran_order", "shape"};
-    char key[32];
-    if (!take_string(c, key, sizeof key)) return 0;
-    unsigned index = 0;
-    while (index < 3 && strcmp(key, keys[index]) != 0) index++;
-    if (index == 3) return wrong(c, "a key is not descr, fortran_order or shape");
-    if (*seen & 1u << index) return wrong(c, "a key occurs twice");
-    *seen |= 1u << index;
-    if (!take(c, ':')) return wrong(c, "a colon is missing");
-    if (index == 0) return take_descr(c, header);
-    if (index == 2) return take_shape(c, header);
-    header->is_fortran = take_word(c, "True");
-    return header->is_fortran || take_word(c, "False") || wrong(c, "True or False is missing");
-}
-
-static int take_dictionary(cursor *c, npy_header *header)
-{
-    unsigned seen = 0;
-    int has_comma = 1;
-    if (!take(c, '{')) return wrong(c, "it does not begin with {");
-    while (!take(c, '}')) {
-        if (c->at == c->end) return wrong(c, "the dictionary is not closed");
-        if (!has_comma) return wrong(c, "a comma is missing");
-        if (!take_entry(c, header, &seen)) return 0;
-        has_comma = take(c, ',');
-    }
-    if (seen != 7u) return wrong(c, "descr, fortran_order or shape is missing");
-    skip_blanks(c);
-    return c->at == c->end || wrong(c, "something follows the dictionary");
+    return n;
 }
 
 /* ---- reading ---- */
@@ -209,13 +93,13 @@ static int find_frame(const unsigned char *bytes, size_t n_bytes, const char *na
     return EXIT_OK;
 }
 
-static int take_dtype(npy_header *header, const char *name, qdr_dtype *dtype, failure *why)
+static int take_dtype(const json_t *type, const char *name, qdr_dtype *dtype, failure *why)
 {
-    /* Element types come from the file: only printable characters are copied into a message. */
-    for (char *at = header->descr; *at; at++)
-        if (*at < ' ' || *at > '~') *at = '?';
-    const char *descr = header->descr;
     static const qdr_dtype types[] = {QDR_F16, QDR_F32, QDR_F64};
+    char descr[64];
+    char *records = json_is_array(type) ? json_dumps(type, 0) : NULL;
+    snprintf(descr, sizeof descr, "%s", records ? records : json_is_string(type) ? json_string_value(type) : "?");
+    free(records);
     const char *sizes = "248", *size = strlen(descr) == 3 ? strchr(sizes, descr[2]) : NULL;
     if (size && strncmp(descr, "<f", 2) == 0) {
         *dtype = types[size - sizes];
@@ -232,22 +116,53 @@ static int take_dtype(npy_header *header, const char *name, qdr_dtype *dtype, fa
                 name, descr);
 }
 
-static int take_extents(const npy_header *header, const char *name, npy_array *array, failure *why)
+static int fail_header(const char *name, failure *why)
 {
-    if (header->n_dims == 0)
+    return fail(why, EXIT_USAGE,
+                "%s: has a damaged header: it is no dictionary of descr, fortran_order and shape; save it again with "
+                "np.save",
+                name);
+}
+
+static int take_extents(const json_t *shape, int is_fortran, const char *name, npy_array *array, failure *why)
+{
+    array->n_dims = (int)json_array_size(shape);
+    for (int i = 0; i < array->n_dims; i++) {
+        const json_t *extent = json_array_get(shape, (size_t)i);
+        if (!json_is_integer(extent) || json_integer_value(extent) < 0) return fail_header(name, why);
+        if (i < NPY_MAX_DIMS) array->shape[i] = json_integer_value(extent);
+    }
+    if (!json_is_array(shape)) return fail_header(name, why);
+    if (array->n_dims == 0)
         return fail(why, EXIT_USAGE,
                     "%s: contains a single number without dimensions; save a vector or a matrix, np.atleast_2d(a)",
                     name);
-    if (header->n_dims > NPY_MAX_DIMS)
+    if (array->n_dims > NPY_MAX_DIMS)
         return fail(why, EXIT_USAGE, "%s: has %d dimensions, but a matrix has 2; save a.reshape(-1, a.shape[-1])", name,
-                    header->n_dims);
-    if (header->is_fortran && header->n_dims > 1)
+                    array->n_dims);
+    if (is_fortran && array->n_dims > 1)
         return fail(why, EXIT_USAGE,
                     "%s: is stored column by column (Fortran order), but rows are needed; save np.ascontiguousarray(a)",
                     name);
-    array->n_dims = header->n_dims;
-    memcpy(array->shape, header->shape, sizeof array->shape);
     return EXIT_OK;
+}
+
+static int take_header(const frame *parts, const char *name, npy_array *array, failure *why)
+{
+    json_t *root = NULL, *type, *shape;
+    int is_fortran;
+    char *json = malloc(parts->header_bytes + 1);
+    const size_t n_bytes = json ? to_json(parts->header, parts->header_bytes, json) : 0;
+    const qdr_status status = json ? qdr_json_read(json, n_bytes, name, &root) : QDR_ERR_MEMORY;
+    free(json);
+    if (status == QDR_ERR_MEMORY) return fail_memory(why, "%s: out of memory for its header", name);
+    if (status < 0 || json_object_size(root) != 3 ||
+        json_unpack(root, "{s:o, s:b, s:o}", "descr", &type, "fortran_order", &is_fortran, "shape", &shape) != 0)
+        fail_header(name, why);
+    else if (!take_dtype(type, name, &array->dtype, why))
+        take_extents(shape, is_fortran, name, array, why);
+    json_decref(root);
+    return why->code;
 }
 
 /* The number of bytes that the shape requires must be exactly the number that follows the header. */
@@ -275,17 +190,8 @@ static int check_length(const npy_array *array, size_t data_bytes, const char *n
 int npy_parse(const void *bytes, size_t n_bytes, const char *name, npy_array *array, failure *why)
 {
     frame parts = {0};
-    npy_header header;
     memset(array, 0, sizeof *array);
-    if (find_frame(bytes, n_bytes, name, &parts, why)) return why->code;
-    cursor c = {.text = parts.header, .end = parts.header_bytes};
-    memset(&header, 0, sizeof header);
-    take_dictionary(&c, &header);
-    if (c.wrong)
-        return fail(why, EXIT_USAGE, "%s: has a damaged header: %s (byte %zu); save it again with np.save", name,
-                    c.wrong, parts.data_offset - parts.header_bytes + c.at);
-    if (take_dtype(&header, name, &array->dtype, why)) return why->code;
-    if (take_extents(&header, name, array, why)) return why->code;
+    if (find_frame(bytes, n_bytes, name, &parts, why) || take_header(&parts, name, array, why)) return why->code;
     const size_t data_bytes = n_bytes - parts.data_offset;
     if (check_length(array, data_bytes, name, why)) return why->code;
     /* Points to the data, or copies them if they are unaligned. */
