@@ -8,6 +8,7 @@
 #include "bench/bench.h"
 #include "common/memory.h"
 #include "common/npy.h"
+#include "common/reference.h"
 
 #define MAX_BYTES ((int64_t)1 << 34)
 enum { USUAL_BYTES = 64 << 20, CACHED_BYTES = 256 << 10, BATCH_BYTES = 8 << 20, MOST_TIMES = 1000 };
@@ -49,12 +50,6 @@ static int64_t n_elems_of(const npy_array *array)
     return array->shape[0] * (array->n_dims > 1 ? array->shape[1] : 1);
 }
 
-static double element_of(const npy_array *array, int64_t i)
-{
-    if (array->dtype == QDR_F64) return ((const double *)array->data)[i];
-    return (double)((const float *)array->data)[i];
-}
-
 /* Errors are those of finite elements. */
 static int check_array(const codec_options *options, failure *why)
 {
@@ -62,7 +57,7 @@ static int check_array(const codec_options *options, failure *why)
     const int64_t n = n_elems_of(array);
     if (n == 0) return fail(why, EXIT_USAGE, "bench codec: --data %s holds no elements", options->data);
     for (int64_t i = 0; i < n; i++)
-        if (!isfinite(element_of(array, i)))
+        if (!isfinite(element_read(array->dtype, array->data, i)))
             return fail(why, EXIT_USAGE, "bench codec: element %lld of --data %s is not finite; replace it",
                         (long long)i, options->data);
     return EXIT_OK;
@@ -184,8 +179,7 @@ static void draw(const codec_options *options, float *x, int64_t n)
     const int has_outliers = strcmp(options->data, "outliers") == 0;
     uint64_t seed = 1;
     for (int64_t i = 0; i < n; i++) {
-        double value = array->data ? 0 : next_normal(&seed);
-        if (array->data) value = element_of(array, i);
+        double value = array->data ? element_read(array->dtype, array->data, i) : next_normal(&seed);
         if (has_outliers && next_uniform(&seed) < 0.01) value *= 100;
         x[i] = (float)value;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NumPy files: read by mapping them, written under a temporary name first.
  *
- * Read: versions 1 to 3, little-endian float32 and float64, C order, one or two dimensions. Written: version 1. The
- * format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
+ * Read: versions 1 to 3, little-endian float16, float32 and float64, C order, one or two dimensions. Written: version
+ * 1. The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
 #ifndef QUADRILLE_SRC_COMMON_NPY_H
 #define QUADRILLE_SRC_COMMON_NPY_H
 
@@ -13,7 +13,7 @@
 #define NPY_MAX_DIMS 2
 
 typedef struct npy_array {
-    qdr_dtype dtype; /* QDR_F32 or QDR_F64 */
+    qdr_dtype dtype; /* QDR_F16, QDR_F32 or QDR_F64 */
     int n_dims; /* 1 or 2 */
     int64_t shape[NPY_MAX_DIMS];
     const void *data; /* row-major, aligned to its elements; valid until npy_close() */

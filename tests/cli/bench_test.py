@@ -6,10 +6,10 @@ input.
 usage: bench_test.py QUADRILLE PLANTED [--mpiexec PROGRAM]
 PLANTED is the same command with collectives that spoil one element of each rank.
 """
-import array
 import csv
 import json
 import os
+import struct
 import subprocess
 import sys
 import unittest
@@ -279,11 +279,12 @@ class Codec(Case):
         plain, rotated = (self.rows(*words, codec)[1][0]["relative_error"] for codec in ("int4", "int4+hadamard"))
         self.assertGreater(plain, 1.2 * rotated)
 
-    def write_array(self, rows, columns, values):
-        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}".encode()
+    def write_array(self, rows, columns, values, letter="f"):
+        size = struct.calcsize(letter)
+        header = f"{{'descr': '<f{size}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}".encode()
         header += b" " * (-(len(header) + 11) % 64) + b"\n"
         return self.write("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header +
-                          array.array("f", values).tobytes())
+                          struct.pack(f"<{len(values)}{letter}", *values))
 
     def test_a_file(self):
         path = self.write_array(3, 50, [i / 150 for i in range(150)])
@@ -298,10 +299,11 @@ class Codec(Case):
             self.assertEqual((done.returncode, done.out), (2, ""), words)
             self.assertIn(says, done.err)
         for values, says in (([], "holds no elements"), ([1, 2, float("nan")], "element 2 of"),
-                             ([float("inf")], "element 0 of")):
-            done = run("codec", "--data", self.write_array(1, len(values), values))
-            self.assertEqual((done.returncode, done.out), (2, ""), values)
-            self.assertIn(says, done.err)
+                             ([1, float("inf")], "element 1 of")):
+            for letter in "efd":
+                done = run("codec", "--data", self.write_array(1, len(values), values, letter))
+                self.assertEqual((done.returncode, done.out), (2, ""), (values, letter))
+                self.assertIn(says, done.err)
 
     def test_huge_numbers(self):
         """Rotated blocks of them decode to NaN, which is allowed; the others keep their bounds."""
