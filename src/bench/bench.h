@@ -73,16 +73,15 @@ typedef struct bench_column {
         name, NULL, NULL, kind, 0, 0, 0                                                                                \
     }
 #define BENCH_LAST_COLUMN BENCH_SETTING(NULL, VALUE_TEXT)
-/* Copies the columns that are wanted, by name, and the last one. */
-typedef int (*bench_wants)(const char *name, const void *user);
-void bench_choose_columns(const bench_column *columns, bench_wants wants, const void *user, bench_column *chosen);
 
 typedef struct bench_value {
     const char *text; /* NULL: it is a number; number NAN: no value */
     double number;
+    int is_left_out; /* in all rows: the column is not printed */
 } bench_value;
 #define BENCH_TEXT(words) ((bench_value){.text = (words)})
 #define BENCH_NUMBER(value) ((bench_value){.number = (double)(value)})
+#define BENCH_IF(is_wanted, value) ((is_wanted) ? (value) : (bench_value){.is_left_out = 1})
 
 /* Median, minimum and 90th percentile of the times of one series: the columns, and their values. */
 #define BENCH_TIME_COLUMNS(prefix, unit, scale)                                                                        \
@@ -127,15 +126,14 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
 qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid);
 /* Says that the levels do not suit one of all grids. Returns EXIT_OK. */
 int bench_leave_out(bench_run *run, grid_size size);
-/* Prints a row. values: an array with one value for each entry of the array of columns, of which the table has all or
- * some, in the same order. */
+/* Prints a row. values: an array with one value for each entry of the array of columns, which are the table's. */
 #define BENCH_ROW(run, columns, values)                                                                                \
     do {                                                                                                               \
         _Static_assert(sizeof(values) / sizeof *(values) + 1 == sizeof(columns) / sizeof *(columns),                   \
                        "a value for each column");                                                                     \
-        bench_row(run, columns, values);                                                                               \
+        bench_row(run, values);                                                                                        \
     } while (0)
-void bench_row(bench_run *run, const bench_column *columns, const bench_value *values);
+void bench_row(bench_run *run, const bench_value *values);
 
 /* ---- measuring ---- */
 

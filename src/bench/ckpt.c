@@ -14,14 +14,13 @@
 #include "common/planning.h"
 #include "common/transformer.h"
 
-enum { N_COLUMNS = 18 /* with the last one, without a name */, CONTEXT = 8, PATH_BYTES = 4096 };
+enum { CONTEXT = 8, PATH_BYTES = 4096 };
 
 typedef struct ckpt_options {
     bench_options shared;
     int64_t hidden, n_heads, n_layers;
     const char *levels; /* NULL: none */
     const char *file;
-    bench_column columns[N_COLUMNS];
 } ckpt_options;
 
 #define AT(member) .at = offsetof(ckpt_options, member)
@@ -37,7 +36,7 @@ static const option_spec specs[] = {
     BENCH_SPECS,
 };
 
-static const bench_column columns[N_COLUMNS] = {
+static const bench_column columns[] = {
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
     {"levels", "levels", "", VALUE_TEXT, 9, 0, 0},
     {"what", "what", "", VALUE_TEXT, 10, 0, 0},
@@ -56,16 +55,9 @@ static const bench_column columns[N_COLUMNS] = {
     BENCH_LAST_COLUMN,
 };
 
-static int is_asked_for(const char *name, const void *user)
-{
-    const ckpt_options *options = user;
-    return options->levels || strcmp(name, "levels") != 0;
-}
-
 static int check_options(void *user, failure *why)
 {
-    ckpt_options *options = user;
-    bench_choose_columns(columns, is_asked_for, options, options->columns);
+    const ckpt_options *options = user;
     if (strlen(options->file) > PATH_BYTES - 16)
         return fail(why, EXIT_USAGE, "bench ckpt: the name of --file is too long");
     if (options->hidden % options->n_heads == 0) return EXIT_OK;
@@ -142,6 +134,7 @@ enum { BACKGROUND = N_SERIES }; /* HELD and FINISH */
 typedef struct ckpt_bench {
     qdr_context *ctx;
     qdr_grid *grid;
+    grid_size size;
     transformer model;
     qdr_adamw *optimizer;
     qdr_checkpoint *pending;
@@ -251,7 +244,7 @@ static qdr_status prepare(ckpt_bench *bench, const ckpt_options *options)
     const transformer_desc desc = {
         .network = &network,
         .n_layers = options->n_layers,
-        .n_sequences = (int64_t)qdr_grid_size(bench->grid, QDR_Z) * qdr_grid_size(bench->grid, QDR_D),
+        .n_sequences = (int64_t)bench->size.z * bench->size.d,
         .sequence = CONTEXT,
         .dtype = options->shared.dtype,
         .n_panels = 1,
@@ -283,9 +276,7 @@ static const ckpt_row rows[] = {
 static void print_what(bench_run *run, const ckpt_options *options, const ckpt_bench *bench,
                        const bench_samples *samples, const ckpt_row *row, double bytes)
 {
-    const grid_size size = {qdr_grid_size(bench->grid, QDR_X), qdr_grid_size(bench->grid, QDR_Y),
-                            qdr_grid_size(bench->grid, QDR_Z), qdr_grid_size(bench->grid, QDR_D)};
-    const grid_text shape = grid_words(size);
+    const grid_text shape = grid_words(bench->size);
     const bench_times times = bench_times_of(samples, row->series);
     const double limit = row->limit < 0 ? NAN : bench_times_of(samples, row->limit).median;
     char split[32];
@@ -293,7 +284,7 @@ static void print_what(bench_run *run, const ckpt_options *options, const ckpt_b
              qdr_grid_parts(bench->grid, QDR_LEVEL_OPTIMIZER));
     const bench_value values[] = {
         BENCH_TEXT(shape.text),
-        BENCH_TEXT(split),
+        BENCH_IF(options->levels, BENCH_TEXT(split)),
         BENCH_TEXT(row->name),
         BENCH_NUMBER(options->hidden),
         BENCH_NUMBER(options->n_heads),
@@ -353,9 +344,8 @@ static int check_absent(const ckpt_bench *bench, failure *why)
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
 {
     const ckpt_options *options = user;
-    ckpt_bench bench = {.ctx = run->ctx, .path = options->file, .plain = -1};
+    ckpt_bench bench = {.ctx = run->ctx, .size = size, .path = options->file, .plain = -1};
     snprintf(bench.plain_path, sizeof bench.plain_path, "%s.plain", options->file);
-    run->table.columns = options->columns;
     if (check_absent(&bench, why)) return why->code;
     const qdr_status status = bench_make_grid(run->ctx, options->levels, size, &bench.grid);
     if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return bench_leave_out(run, size);

@@ -10,7 +10,7 @@
 #include "common/layer_case.h"
 #include "common/ranks.h"
 
-enum { MAX_GRIDS = 4096, MAX_COLUMNS = 40 };
+enum { MAX_GRIDS = 4096 };
 
 /* ---- printing ---- */
 
@@ -22,16 +22,16 @@ static void print_words(const bench_column *column, int is_first, const char *wo
 }
 
 /* The settings (are_settings), or the values that differ from row to row. */
-static json_t *json_row(const bench_table *table, const bench_value *values, int are_settings)
+static json_t *json_row(const bench_column *columns, const bench_value *values, int are_settings)
 {
     json_t *object = json_object();
-    for (const bench_column *column = table->columns; column->name; column++, values++) {
-        if (are_settings != !column->title) continue;
-        json_t *value = values->text                  ? json_string(values->text)
-                        : isnan(values->number)       ? json_null()
-                        : column->kind == VALUE_WHOLE ? json_integer((json_int_t)values->number)
-                                                      : json_real(values->number);
-        json_object_set_new(object, column->name, value);
+    for (; columns->name; columns++, values++) {
+        if (values->is_left_out || are_settings != !columns->title) continue;
+        json_t *value = values->text                   ? json_string(values->text)
+                        : isnan(values->number)        ? json_null()
+                        : columns->kind == VALUE_WHOLE ? json_integer((json_int_t)values->number)
+                                                       : json_real(values->number);
+        json_object_set_new(object, columns->name, value);
     }
     return object;
 }
@@ -42,73 +42,69 @@ static void dump(json_t *object, size_t flags)
     json_decref(object);
 }
 
+/* Of the table: line 0 and 1 of the heading, or the values (2). */
+static void print_line(const bench_column *columns, const bench_value *values, int line)
+{
+    int n = 0;
+    for (; columns->name; columns++, values++) {
+        char number[64];
+        const int is_whole = columns->kind == VALUE_WHOLE;
+        if (values->is_left_out || !columns->title) continue;
+        snprintf(number, sizeof number, "%.*f", is_whole ? 0 : columns->n_digits,
+                 (is_whole ? 1 : columns->scale) * values->number);
+        const char *value = values->text ? values->text : isnan(values->number) ? "-" : number;
+        print_words(columns, n++ == 0, line == 0 ? columns->title : line == 1 ? columns->unit : value);
+    }
+    putchar('\n');
+}
+
+static void print_csv(const bench_column *columns, const bench_value *values, int is_heading)
+{
+    for (; columns->name; columns++, values++) {
+        if (values->is_left_out) continue;
+        if (is_heading || values->text)
+            fputs(is_heading ? columns->name : values->text, stdout);
+        else if (!isnan(values->number))
+            printf("%.*g", columns->kind == VALUE_WHOLE ? 17 : 9, values->number);
+        putchar(',');
+    }
+}
+
 /* Prints a row, after the heading if it is the first. values: one for each column. */
 static void print_row(bench_table *table, const bench_value *values)
 {
     const int is_first = table->n_rows++ == 0;
+    const bench_column *columns = table->columns;
     switch (table->format) {
     case FORMAT_TABLE:
         if (is_first) {
             fputs(table->title, stdout);
             if (strcmp(table->device, "cpu") != 0) printf("# device: %s\n", table->device);
-            for (int line = 0; line < 2; line++) {
-                int n = 0;
-                for (const bench_column *column = table->columns; column->name; column++)
-                    if (column->title) print_words(column, n++ == 0, line ? column->unit : column->title);
-                putchar('\n');
-            }
         }
-        int n = 0;
-        for (const bench_column *column = table->columns; column->name; column++, values++)
-            if (column->title) {
-                char words[64];
-                const int n_digits = column->kind == VALUE_WHOLE ? 0 : column->n_digits;
-                const double scale = column->kind == VALUE_WHOLE ? 1 : column->scale;
-                snprintf(words, sizeof words, "%.*f", n_digits, scale * values->number);
-                print_words(column, n++ == 0, values->text ? values->text : isnan(values->number) ? "-" : words);
-            }
-        putchar('\n');
+        for (int line = is_first ? 0 : 2; line < 3; line++) print_line(columns, values, line);
         break;
     case FORMAT_CSV:
-        for (const bench_column *column = table->columns; is_first && column->name; column++)
-            printf("%s,%s", column->name, column[1].name ? "" : "device\n");
-        for (const bench_column *column = table->columns; column->name; column++, values++) {
-            if (values->text)
-                fputs(values->text, stdout);
-            else if (!isnan(values->number))
-                printf("%.*g", column->kind == VALUE_WHOLE ? 17 : 9, values->number);
-            putchar(',');
-        }
+        if (is_first) print_csv(columns, values, 1), puts("device");
+        print_csv(columns, values, 0);
         puts(table->device);
         break;
     case FORMAT_JSON:
-        if (is_first) putchar('{');
         if (is_first) {
-            json_t *settings = json_row(table, values, 1);
+            json_t *settings = json_row(columns, values, 1);
             json_object_set_new(settings, "device", json_string(table->device));
+            putchar('{');
             dump(settings, JSON_EMBED);
         }
         puts(is_first ? ", \"rows\": [" : ",");
-        dump(json_row(table, values, 0), 0);
+        dump(json_row(columns, values, 0), 0);
         break;
     }
     fflush(stdout);
 }
 
-void bench_choose_columns(const bench_column *columns, bench_wants wants, const void *user, bench_column *chosen)
+void bench_row(bench_run *run, const bench_value *values)
 {
-    for (; columns->name; columns++)
-        if (wants(columns->name, user)) *chosen++ = *columns;
-    *chosen = *columns;
-}
-
-void bench_row(bench_run *run, const bench_column *columns, const bench_value *values)
-{
-    bench_value shown[MAX_COLUMNS] = {{0}};
-    const bench_column *column = run->table.columns;
-    for (; column->name; columns++, values++)
-        if (strcmp(columns->name, column->name) == 0) shown[column++ - run->table.columns] = *values;
-    if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, shown);
+    if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, values);
 }
 
 /* ---- the loop over grids ---- */

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `quadrille bench layer`: transformer layers on grids, alternately with and without overlap, compared with their
  * products alone. */
-#include <math.h>
 #include <quadrille/plan.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "bench/product.h"
 #include "common/planning.h"
 #include "common/ranks.h"
 #include "common/transformer.h"
-
-enum { N_COLUMNS = 29 }; /* with the last one, without a name */
 
 typedef struct layer_options {
     bench_options shared;
@@ -24,7 +20,6 @@ typedef struct layer_options {
     codec_choice codec;
     const char *machine_name; /* NULL: no prediction */
     qdr_machine machine;
-    bench_column columns[N_COLUMNS];
 } layer_options;
 
 #define AT(member) .at = offsetof(layer_options, member)
@@ -46,7 +41,7 @@ static const option_spec specs[] = {
     BENCH_PRODUCT_SPECS,
 };
 
-static const bench_column columns[N_COLUMNS] = {
+static const bench_column columns[] = {
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
     {"levels", "levels", "", VALUE_TEXT, 9, 0, 0},
     {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
@@ -74,14 +69,6 @@ static const bench_column columns[N_COLUMNS] = {
     BENCH_LAST_COLUMN,
 };
 
-static int is_asked_for(const char *name, const void *user)
-{
-    const layer_options *options = user;
-    if (strcmp(name, "levels") == 0) return options->levels != NULL;
-    if (strcmp(name, "codec") == 0) return options->codec.is_given;
-    return options->machine_name || !(strstr(name, "predicted") || strcmp(name, "error") == 0);
-}
-
 /* Of a model, or of layers like those of GPT-2. */
 static int choose_network(layer_options *options, failure *why)
 {
@@ -107,7 +94,6 @@ static int check_options(void *user, failure *why)
 {
     layer_options *options = user;
     levels parts = {.is_zero3 = 0};
-    bench_choose_columns(columns, is_asked_for, options, options->columns);
     if (options->levels && read_levels("levels", options->levels, options->levels, 0, &parts, why)) return why->code;
     if (parts.is_zero3)
         return fail(why, EXIT_USAGE, "bench layer: --levels zero3 is a grid without d; use --grid 1x1xPx1");
@@ -236,15 +222,16 @@ static void fill_gradients(void *user, int series, int64_t iteration)
     if (series < LIMIT) (void)transformer_fill_gradient(&bench->stacks[series]);
 }
 
-/* Seconds of each pass and of both together, with and without overlap; NAN without a machine. */
-static qdr_status predict(const layer_options *options, const qdr_grid *grid, double said[N_PASSES + 1][2])
+/* Seconds of each pass and of both together, with and without overlap. */
+static qdr_status predict(const layer_options *options, const qdr_grid *grid, grid_size size,
+                          double said[N_PASSES + 1][2])
 {
     static const int overlaps[] = {QDR_OVERLAP_ALL, QDR_OVERLAP_NONE};
     qdr_plan plan = {QDR_INIT(qdr_plan),
-                     .x = qdr_grid_size(grid, QDR_X),
-                     .y = qdr_grid_size(grid, QDR_Y),
-                     .z = qdr_grid_size(grid, QDR_Z),
-                     .d = qdr_grid_size(grid, QDR_D),
+                     .x = size.x,
+                     .y = size.y,
+                     .z = size.z,
+                     .d = size.d,
                      .gradient_parts = qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
                      .optimizer_parts = qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER),
                      .layout = options->shared.layout,
@@ -253,8 +240,6 @@ static qdr_status predict(const layer_options *options, const qdr_grid *grid, do
                      .sequence = options->context,
                      .codecs = options->codec.codecs};
     qdr_model *model = NULL;
-    for (int i = 0; i < 2; i++)
-        for (int pass = 0; pass <= N_PASSES; pass++) said[pass][i] = NAN;
     if (!options->machine_name) return QDR_OK;
     qdr_status status = qdr_model_create(&options->machine, &options->network, &model);
     for (int i = 0; i < 2 && status >= 0; i++) {
@@ -270,11 +255,9 @@ static qdr_status predict(const layer_options *options, const qdr_grid *grid, do
 
 /* ---- one grid ---- */
 
-static void print_pass(bench_run *run, const layer_options *options, const qdr_grid *grid, const bench_samples *samples,
-                       const double said[2], int pass)
+static void print_pass(bench_run *run, const layer_options *options, const qdr_grid *grid, grid_size size,
+                       const bench_samples *samples, const double said[2], int pass)
 {
-    const grid_size size = {qdr_grid_size(grid, QDR_X), qdr_grid_size(grid, QDR_Y), qdr_grid_size(grid, QDR_Z),
-                            qdr_grid_size(grid, QDR_D)};
     const grid_text shape = grid_words(size);
     char split[32], codecs[CODECS_BYTES];
     const int first = N_VARIANTS * pass;
@@ -286,8 +269,8 @@ static void print_pass(bench_run *run, const layer_options *options, const qdr_g
     qdr_codecs_text(&options->codec.codecs, codecs, sizeof codecs);
     const bench_value values[] = {
         BENCH_TEXT(shape.text),
-        BENCH_TEXT(split),
-        BENCH_TEXT(codecs),
+        BENCH_IF(options->levels, BENCH_TEXT(split)),
+        BENCH_IF(options->codec.is_given, BENCH_TEXT(codecs)),
         BENCH_TEXT(pass == PASS_TOGETHER ? "together" : product_pass_text((product_pass)pass)),
         BENCH_TEXT(options->network.name),
         BENCH_NUMBER(options->network.hidden),
@@ -306,9 +289,9 @@ static void print_pass(bench_run *run, const layer_options *options, const qdr_g
         BENCH_NUMBER(bench_ratio(samples, first + LIMIT, first + OVERLAPPED)),
         BENCH_NUMBER(n_tokens / overlapped.median),
         BENCH_NUMBER(samples->n),
-        BENCH_NUMBER(said[0]),
-        BENCH_NUMBER(said[1]),
-        BENCH_NUMBER(said[0] / overlapped.median - 1),
+        BENCH_IF(options->machine_name, BENCH_NUMBER(said[0])),
+        BENCH_IF(options->machine_name, BENCH_NUMBER(said[1])),
+        BENCH_IF(options->machine_name, BENCH_NUMBER(said[0] / overlapped.median - 1)),
     };
     BENCH_ROW(run, columns, values);
 }
@@ -320,16 +303,15 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     const bench_subject passes = {.call = call, .after = fill_gradients, .user = &bench};
     bench_samples samples = {0};
     double said[N_PASSES + 1][2] = {{0}};
-    run->table.columns = options->columns;
     const qdr_status status = bench_make_grid(run->ctx, options->levels, size, &bench.grid);
     if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return bench_leave_out(run, size);
     if (!fail_status(why, status) && !check_memory(&bench, options, why) &&
-        !fail_status(why, predict(options, bench.grid, said)) && !fail_status(why, prepare(&bench, options)))
+        !fail_status(why, predict(options, bench.grid, size, said)) && !fail_status(why, prepare(&bench, options)))
         bench_measure(run->ctx, &options->shared, &passes, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
     for (int pass = 0; !why->code && pass <= PASS_TOGETHER; pass++)
-        print_pass(run, options, bench.grid, &samples, said[pass], pass);
+        print_pass(run, options, bench.grid, size, &samples, said[pass], pass);
     bench_free(&samples);
     for (int i = 0; i < N_LAYER_PRODUCTS; i++) product_destroy(&bench.limits[i]);
     qdr_context_destroy(&bench.alone);

@@ -3,19 +3,15 @@
  * cost of communication. Also where the time goes: bytes sent over each axis, exposed communication. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "bench/product.h"
 #include "common/planning.h"
 #include "common/ranks.h"
 
-enum { N_COLUMNS = 31 }; /* with the last one, without a name */
-
 typedef struct linear_options {
     bench_options shared;
     product_desc desc; /* without what is in `shared` */
     codec_choice codec;
-    bench_column columns[N_COLUMNS];
 } linear_options;
 
 #define MAX_EXTENT ((int64_t)1 << 40)
@@ -37,7 +33,7 @@ static const option_spec specs[] = {
         axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                                     \
     }
 
-static const bench_column columns[N_COLUMNS] = {
+static const bench_column columns[] = {
     {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
     {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
     {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
@@ -64,18 +60,6 @@ static const bench_column columns[N_COLUMNS] = {
     {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
     BENCH_LAST_COLUMN,
 };
-
-static int is_asked_for(const char *name, const void *user)
-{
-    return ((const linear_options *)user)->codec.is_given || strcmp(name, "codec") != 0;
-}
-
-static int choose_columns(void *user, failure *why)
-{
-    linear_options *options = user;
-    bench_choose_columns(columns, is_asked_for, options, options->columns);
-    return why->code;
-}
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
@@ -155,7 +139,7 @@ static void print_pass(bench_run *run, const linear_options *options, const char
 #define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n_timed)
     const bench_value values[] = {
         BENCH_TEXT(grid),
-        BENCH_TEXT(codecs),
+        BENCH_IF(options->codec.is_given, BENCH_TEXT(codecs)),
         BENCH_TEXT(product_pass_text(pass)),
         BENCH_NUMBER(desc->m),
         BENCH_NUMBER(desc->n),
@@ -194,7 +178,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     desc.layout = options->shared.layout;
     desc.n_panels = (int)options->shared.n_panels;
     desc.codecs = options->codec.is_given ? &options->codec.codecs : NULL;
-    run->table.columns = options->columns;
     if (!fail_status(why, create(run->ctx, size, &desc, &bench))) {
         qdr_grid_reset_traffic(bench.on_grid.grid);
         bench_measure(run->ctx, &options->shared, &passes, 2 * N_PASSES, 0, &samples, why);
@@ -218,7 +201,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 static const bench_kind kind = {
     .command = &command_bench_linear,
     .columns = columns,
-    .check = choose_columns,
     .write_title = write_title,
     .run_grid = run_grid,
 };
