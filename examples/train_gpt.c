@@ -16,6 +16,7 @@
 #include "common/progress.h"
 #include "common/stopping.h"
 #include "common/training.h"
+#include "src/common/process.h"
 
 /* Rises linearly, then falls as half a cosine to 2 %. */
 static double learning_rate(const settings *set, int64_t step)
@@ -57,14 +58,15 @@ static qdr_status late_step(training *run, int64_t step, double *loss)
     double *cpu = program_new(run->ctx, p, sizeof *cpu);
     if (!cpu) return QDR_ERR_MEMORY;
     qdr_status status = qdr_barrier(run->ctx);
-    const double began = meter_secs(), cpu_began = meter_cpu_secs();
+    const double began = process_secs(), cpu_began = meter_cpu_secs();
     if (rank == run->late_rank) meter_sleep(run->late_secs);
     if (status >= 0) status = train_step(run, step, loss);
     if (status >= 0) status = meter_all(run->grid, meter_cpu_secs() - cpu_began, cpu);
     if (status >= 0 && run->talks) {
         fprintf(stderr,
                 "rank %d was %g s late for step %lld, which took %.2f s; processor seconds of the %s:", run->late_rank,
-                run->late_secs, (long long)step + 1, meter_secs() - began, run->set->how.n_local ? "process" : "ranks");
+                run->late_secs, (long long)step + 1, process_secs() - began,
+                run->set->how.n_local ? "process" : "ranks");
         for (int i = 0; i < (run->set->how.n_local ? 1 : p); i++) fprintf(stderr, " %.2f", cpu[i]);
         fputc('\n', stderr);
     }
@@ -121,14 +123,14 @@ static qdr_status train(training *run)
     progress line = progress_begin(run->first_step, run->n_steps, run->set->every);
     for (int64_t step = run->first_step; step < run->n_steps && !run->stops; step++) {
         TRY(codec_switch_step(&run->codecs, step - run->first_step));
-        const double began = meter_secs();
+        const double began = process_secs();
         const int64_t sent = training_traffic(run).bytes_sent;
         double loss;
         if (run->late_secs > 0 && step == run->first_step + (run->n_steps - run->first_step) / 2)
             TRY(late_step(run, step, &loss));
         else
             TRY(train_step(run, step, &loss));
-        const double secs = meter_secs() - began;
+        const double secs = process_secs() - began;
         run->train_secs += secs;
         TRY(check_loss(run, step, loss));
         training_step done = {.number = step + 1,
@@ -207,7 +209,7 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     if (!run) return QDR_ERR_MEMORY;
     run->own = *set;
     run->own.resume = path;
-    run->began = meter_secs();
+    run->began = process_secs();
     run->set = &run->own, run->ctx = ctx, run->sentence = sentence, run->talks = qdr_context_rank(ctx) == 0;
     qdr_status status = run_all(run);
     const qdr_status saved = qdr_checkpoint_finish(&run->save.pending); /* of a run that failed */

@@ -13,6 +13,7 @@
 #include "common/choice.h"
 #include "common/gpt.h"
 #include "common/meter.h"
+#include "src/common/process.h"
 #include "src/common/statistics.h"
 #include "src/common/transformer.h"
 
@@ -105,16 +106,16 @@ static qdr_status iterate(block_driver *driver, double *forward, double *backwar
 {
     qdr_stream *stream = qdr_context_stream(driver->ctx);
     TRY(qdr_barrier(driver->ctx));
-    double began = meter_secs();
+    double began = process_secs();
     TRY(run_forward(driver));
     TRY(qdr_stream_synchronize(stream));
-    *forward = meter_secs() - began;
+    *forward = process_secs() - began;
     TRY(qdr_agree(driver->ctx, transformer_fill_gradient(&driver->made)));
     TRY(qdr_barrier(driver->ctx));
-    began = meter_secs();
+    began = process_secs();
     TRY(run_backward(driver));
     TRY(qdr_stream_synchronize(stream));
-    *backward = meter_secs() - began;
+    *backward = process_secs() - began;
     return QDR_OK;
 }
 

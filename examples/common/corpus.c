@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "program.h"
+#include "src/common/reference.h"
 
 #define LICENSES "/usr/share/common-licenses"
 #define BIBLE "echo 'gen1:1-rev22:21' | bible -f 2>/dev/null"
@@ -165,15 +166,6 @@ void corpus_free(corpus *text)
     *text = (corpus){0};
 }
 
-/* The finaliser of splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* Element i of a permutation of 0 … n - 1 that depends on the key: four Feistel rounds, repeated until the result is
  * below n. */
 static uint64_t shuffled(uint64_t i, uint64_t n, uint64_t key)
@@ -184,7 +176,7 @@ static uint64_t shuffled(uint64_t i, uint64_t n, uint64_t key)
     do {
         uint64_t left = i >> bits, right = i & mask;
         for (uint64_t round = 0; round < 4; round++) {
-            const uint64_t next = left ^ (mix(key ^ mix(4 * right + round)) & mask);
+            const uint64_t next = left ^ (mix_bits(key ^ mix_bits(4 * right + round)) & mask);
             left = right;
             right = next;
         }
@@ -197,7 +189,7 @@ int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, 
 {
     int64_t n = (text->n_train - context) / context;
     if (n < 1) n = 1;
-    const uint64_t key = mix(mix(seed) + (uint64_t)(number / n)); /* of this pass */
+    const uint64_t key = mix_bits(mix_bits(seed) + (uint64_t)(number / n)); /* of this pass */
     const int64_t first = (int64_t)(key % (uint64_t)(text->n_train - n * context));
     return first + context * (int64_t)shuffled((uint64_t)(number % n), (uint64_t)n, key);
 }
@@ -214,7 +206,10 @@ int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t in
     return text->n_train + (n > 1 ? (places - 1) * index / (n - 1) : 0);
 }
 
-double corpus_uniform(uint64_t seed, uint64_t counter) { return (double)(mix(mix(seed) + counter) >> 11) * 0x1p-53; }
+double corpus_uniform(uint64_t seed, uint64_t counter)
+{
+    return (double)(mix_bits(mix_bits(seed) + counter) >> 11) * 0x1p-53;
+}
 
 uint32_t corpus_crc(const corpus *text)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time, CPU time and memory of this process, and gathering one number from all ranks. */
+/* CPU time and memory of this process, and gathering one number from all ranks. */
 #include "meter.h"
 
 #include <errno.h>
@@ -10,13 +10,6 @@
 #include <time.h>
 
 #include "program.h"
-
-double meter_secs(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 double meter_cpu_secs(void)
 {

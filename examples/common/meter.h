@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time, CPU time and memory of this process, and gathering one number from all ranks. */
+/* CPU time and memory of this process, and gathering one number from all ranks. */
 #ifndef EXAMPLES_METER_H
 #define EXAMPLES_METER_H
 
 #include <quadrille/grid.h>
 
-double meter_secs(void); /* a monotonic clock */
 double meter_cpu_secs(void); /* CPU time of all threads of this process */
 double meter_memory_now(void); /* resident bytes of this process; 0: unknown */
 double meter_memory_peak(void); /* their maximum so far */

@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "meter.h"
+#include "src/common/process.h"
 
 #define REDRAW_SECS 0.1
 
 progress progress_begin(int64_t first, int64_t n_steps, double every)
 {
     const int terminal = isatty(STDERR_FILENO);
-    const double now = meter_secs();
+    const double now = process_secs();
     return (progress){.first = first,
                       .n_steps = n_steps,
                       .terminal = terminal,
@@ -54,7 +54,7 @@ static const char *time_left(const progress *line, double now, int64_t done, cha
 
 void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone)
 {
-    const double now = meter_secs();
+    const double now = process_secs();
     if (!is_due(line, now, milestone)) return;
     char left[24], validation[40] = "";
     if (!isnan(val_loss)) snprintf(validation, sizeof validation, "  validation %.3f", val_loss);
@@ -66,7 +66,7 @@ void progress_step(progress *line, int64_t step, double loss, double val_loss, d
 
 void progress_validation(progress *line, int64_t done)
 {
-    const double now = meter_secs();
+    const double now = process_secs();
     char left[24];
     if (!is_due(line, now, 0)) return;
     fprintf(stderr, "%svalidation, window %lld/%lld  %s left%s", line->terminal ? "\r" : "", (long long)done,

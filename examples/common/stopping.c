@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "program.h"
+#include "src/common/process.h"
 
 /* Launchers and timeout(1) send a signal to a process and once more to its group: what arrives this soon after the
  * first is no second request. */
@@ -15,12 +15,7 @@
 static atomic_int is_asked; /* handlers run on any thread */
 static atomic_llong ended_msecs; /* when the first SIGTERM or SIGINT came; 0: none did */
 
-static long long now_msecs(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1000LL * now.tv_sec + now.tv_nsec / 1000000 + 1;
-}
+static long long now_msecs(void) { return (long long)(1e3 * process_secs()) + 1; }
 
 static void ask(int number)
 {

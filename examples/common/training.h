@@ -31,7 +31,7 @@ typedef struct training {
     qdr_status log_status; /* of writing it; `sentence` says why it ended */
     int log_is_stream; /* a pipe, say, whose reader may leave; the same on all ranks */
     int64_t again_to; /* an older log has steps up to this one */
-    double began; /* seconds of meter.h */
+    double began; /* seconds of process.h */
     double loss_scale;
     saved_run saved; /* the checkpoint that it began with */
     saver save;

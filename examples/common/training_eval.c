@@ -4,16 +4,15 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "src/common/json.h"
 #include "training.h"
-
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static qdr_status print(training *run, double loss, int64_t n)
 {
     json_t *answer = json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "text", run->text.name, "first_byte",
                                (json_int_t)run->text.n_train, "tokens", (json_int_t)n, "context",
-                               (json_int_t)run->set->how.context, "loss", number(loss), "perplexity", number(exp(loss)),
-                               "bits_per_byte", number(loss / log(2)));
+                               (json_int_t)run->set->how.context, "loss", json_finite(loss), "perplexity",
+                               json_finite(exp(loss)), "bits_per_byte", json_finite(loss / log(2)));
     const int bad = !answer || json_dumpf(answer, stdout, JSON_PRESERVE_ORDER) != 0;
     json_decref(answer);
     putchar('\n'); /* a failure to write shows at the end of the program */

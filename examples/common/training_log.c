@@ -6,15 +6,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "meter.h"
 #include "src/common/json.h"
 #include "src/common/network_note.h"
+#include "src/common/process.h"
 #include "training.h"
 
 enum { LINE_BYTES = 8192 }; /* at least those of a line */
-
-/* JSON has no infinities: a loss that is not finite is written as null. */
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* ---- the log that this one follows ---- */
 
@@ -143,13 +140,13 @@ qdr_status training_log_step(training *run, const training_step *step)
     TRY(qdr_adamw_skipped(run->optimizer, &n_skipped));
     qdr_mem_usage(run->ctx, &now, &peak);
     json_t *line = json_pack("{s:I, s:o, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I}", "step", (json_int_t)step->number,
-                             "loss", number(step->loss), "tokens_per_s", floor(step->tokens_per_s), "lr", step->lr,
-                             "secs", meter_secs() - run->began, "gradient_norm", number(norm), "skipped",
+                             "loss", json_finite(step->loss), "tokens_per_s", floor(step->tokens_per_s), "lr", step->lr,
+                             "secs", process_secs() - run->began, "gradient_norm", json_finite(norm), "skipped",
                              (json_int_t)n_skipped, "memory", (json_int_t)now, "memory_peak", (json_int_t)peak,
                              "bytes_sent", (json_int_t)step->bytes_sent);
     int bad = 0;
     if (step->number <= run->again_to) bad |= json_object_set_new(line, "again", json_true());
-    if (!isnan(step->val_loss)) bad |= json_object_set_new(line, "val_loss", number(step->val_loss));
+    if (!isnan(step->val_loss)) bad |= json_object_set_new(line, "val_loss", json_finite(step->val_loss));
     write_line(run, bad ? NULL : line);
     json_decref(line);
     return QDR_OK;
@@ -158,8 +155,8 @@ qdr_status training_log_step(training *run, const training_step *step)
 void training_log_validation(training *run, double loss)
 {
     if (!run->log || run->log_status < 0) return;
-    json_t *line = json_pack("{s:I, s:f, s:o}", "step", (json_int_t)run->n_steps, "secs", meter_secs() - run->began,
-                             "val_loss", number(loss));
+    json_t *line = json_pack("{s:I, s:f, s:o}", "step", (json_int_t)run->n_steps, "secs", process_secs() - run->began,
+                             "val_loss", json_finite(loss));
     write_line(run, line);
     json_decref(line);
 }

@@ -229,7 +229,6 @@ static void print_text(const diff_answer *answer)
 
 /* ---- JSON ---- */
 
-/* An infinite difference is null: JSON has no infinity. */
 static json_t *pair_object(const diff_pair *pair)
 {
     static const char *const kinds[] = {"", "elements", "bytes", "shape", "type"};
@@ -241,8 +240,7 @@ static json_t *pair_object(const diff_pair *pair)
                                       ckpt_json_list(pair->b->shape, pair->b->n_dims)));
     if (pair->kind == DIFF_TYPE)
         json_object_set_new(object, "types", json_pack("[s, s]", pair->a->type, pair->b->type));
-    if (pair->kind == DIFF_ELEMENTS)
-        json_object_set_new(object, "largest", isinf(pair->largest) ? json_null() : json_real(pair->largest));
+    if (pair->kind == DIFF_ELEMENTS) json_object_set_new(object, "largest", json_finite(pair->largest));
     if (pair->kind == DIFF_ELEMENTS || pair->kind == DIFF_BYTES) {
         int64_t place[QDR_TENSOR_MAX_DIMS];
         find_place(pair, place);

@@ -3,6 +3,7 @@
 #include "common/json.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,6 +50,8 @@ int write_json(json_t *object, size_t flags, const char *command, failure *why)
     json_decref(object);
     return why->code;
 }
+
+json_t *json_finite(double number) { return isfinite(number) ? json_real(number) : json_null(); }
 
 json_t *json_text(const char *text)
 {

@@ -16,6 +16,8 @@ size_t json_digits(json_t *value);
 /* Prints an object or a list, and a newline, to standard output, and frees it. NULL, which running out of memory while
  * it was built left, is a failure, whose message begins with `command`. flags: of jansson. */
 int write_json(json_t *object, size_t flags, const char *command, failure *why);
+/* The number; null if it is not finite, which JSON cannot say. */
+json_t *json_finite(double number);
 /* The text, or "" if it is not UTF-8, as text from files, drivers and the environment may be. */
 json_t *json_text(const char *text);
 

@@ -56,8 +56,7 @@ void element_fill(void *memory, int64_t n_elems, qdr_dtype dtype)
     for (int64_t i = 0; i < n_elems; i++) element_write(dtype, memory, i, (double)(i % 7 + 1) * 0.125);
 }
 
-/* The finaliser of splitmix64: a bijection that mixes all bits. */
-static uint64_t mix(uint64_t bits)
+uint64_t mix_bits(uint64_t bits)
 {
     bits += 0x9e3779b97f4a7c15u;
     bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
@@ -67,7 +66,7 @@ static uint64_t mix(uint64_t bits)
 
 double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dtype dtype)
 {
-    const uint64_t bits = mix(mix(seed + ((uint64_t)stream << 48)) ^ (uint64_t)index);
+    const uint64_t bits = mix_bits(mix_bits(seed + ((uint64_t)stream << 48)) ^ (uint64_t)index);
     if (is_exact) return (double)(bits % 3) - 1;
     union {
         double f64;
@@ -80,7 +79,7 @@ double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dt
 
 int64_t draw_below(uint64_t seed, int stream, int64_t n)
 {
-    return (int64_t)(mix(mix(seed) + (uint64_t)stream) % (uint64_t)n);
+    return (int64_t)(mix_bits(mix_bits(seed) + (uint64_t)stream) % (uint64_t)n);
 }
 
 /* A zeroed array of doubles; at least one element, so that NULL means out of memory. */

@@ -12,6 +12,8 @@ void element_write(qdr_dtype dtype, void *memory, int64_t index, double value);
 /* Fills n elements with numbers of ordinary magnitude, so that products meet no subnormal ones. */
 void element_fill(void *memory, int64_t n_elems, qdr_dtype dtype);
 
+/* The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that mixes all bits. */
+uint64_t mix_bits(uint64_t bits);
 /* A number drawn from (seed, stream, index): uniform in [-1, 1), or one of -1, 0, 1 if is_exact, rounded to dtype. */
 double draw_value(uint64_t seed, int stream, int64_t index, int is_exact, qdr_dtype dtype);
 /* A whole number in [0, n), from (seed, stream). */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "../../../examples/common/meter.h"
+#include "common/process.h"
 #include "qdr_test.h"
 
 TEST(clocks_and_counts)
@@ -49,7 +49,7 @@ static const char *said(progress *line, int64_t step, double validation, int mil
 /* A run that continues after step 1000. Seconds more or less would change no word. */
 TEST(a_continued_run_tells_what_is_left)
 {
-    const double now = meter_secs();
+    const double now = process_secs();
     progress line = {.first = 1000, .n_steps = 1005, .every = 1000, .began = now - 200, .drawn = now - 2000};
     assert_string_equal(said(&line, 1004, NAN, 0), "step 1004/1005  loss 2.500  1234 tokens/s  0:50 left\n");
     assert_true(line.drawn >= now);
