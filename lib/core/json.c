@@ -25,7 +25,12 @@ struct qdri_json {
 void qdri_json_put_quoted(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (; *text; text++) fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ')
+            fprintf(file, "\\u%04x", (unsigned)*text);
+        else
+            fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
     fputc('"', file);
 }
 

@@ -105,7 +105,7 @@ qdri_json_value_text qdri_json_shown(qdri_json_node node);
 /* `text` with '?' for everything but printable ASCII, at most `bytes` including its terminating zero. For messages. */
 void qdri_json_printable(const char *text, char *printable, size_t bytes);
 
-/* A string in quotes, of printable ASCII. */
+/* A string in quotes. */
 void qdri_json_put_quoted(FILE *file, const char *text);
 
 #endif

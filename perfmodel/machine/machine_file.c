@@ -218,19 +218,6 @@ qdr_status qdr_machine_check(const qdr_machine *given, const char *name)
 
 /* ---- writing ---- */
 
-/* Writes text, escaped for JSON. */
-static void write_text(FILE *file, const char *text)
-{
-    putc('"', file);
-    for (; *text; text++) {
-        if ((unsigned char)*text < ' ')
-            fprintf(file, "\\u%04x", (unsigned)(unsigned char)*text);
-        else
-            fprintf(file, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-    }
-    putc('"', file);
-}
-
 /* Writes a number in the file's unit, such that reading it gives the same number in the struct. */
 static void write_number(FILE *file, const void *item, const qdri_machine_field *f)
 {
@@ -269,7 +256,7 @@ static void write_list(FILE *file, const qdri_machine_list *list, const qdr_mach
         fputs(i ? ",\n    {" : "\n    {", file);
         if (list == &qdri_machine_lists[QDRI_LINKS_LIST]) {
             fputs("\"name\": ", file);
-            write_text(file, ((const qdr_machine_link *)(const void *)item)->name);
+            qdri_json_put_quoted(file, ((const qdr_machine_link *)(const void *)item)->name);
             fputs(", ", file);
         }
         write_fields(file, list->fields, item, "", ", ");
@@ -286,9 +273,9 @@ qdr_status qdr_machine_write(const qdr_machine *given, const char *more, FILE *f
     QDR_TRY(QDRI_TAKE(qdr_machine, given, &own));
     QDR_TRY(qdr_machine_check(machine, machine->name));
     fputs("{\n  \"name\": ", file);
-    write_text(file, machine->name);
+    qdri_json_put_quoted(file, machine->name);
     fputs(",\n  \"device\": ", file);
-    write_text(file, machine->device);
+    qdri_json_put_quoted(file, machine->device);
     for (const qdri_machine_section *section = qdri_machine_sections; section->fields; section++) {
         const void *item = (const char *)machine + section->offset;
         if (qdri_machine_lacks(machine, section)) continue;

@@ -25,28 +25,13 @@ qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_p
                                     .context = context,
                                     .layout = layout,
                                     .n_layers = n_layers,
-                                    .has_ends = 1,
-                                    .n_ranks_y = position->size[QDR_Y]};
-    sink s = {net, n_layers, layer_of};
-    qdr_edge tokens, targets;
-    QDR_TRY(qdri_net_begin(net, position, opts));
-    QDR_TRY(qdri_net_add_tokens(net, "tokens", &tokens));
-    return qdri_network_add(&part, add_node, &s, tokens, &targets);
-}
-
-qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_position *position,
-                                const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers)
-{
-    const qdri_network_part part = {.network = network,
-                                    .context = context,
-                                    .layout = layout,
-                                    .n_layers = n_layers,
+                                    .has_ends = layer_of != NULL,
                                     .n_ranks_y = position->size[QDR_Y]};
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{network->hidden, 1}}, .col_axis = QDR_X,
                                  .layout = layout};
-    sink s = {net, n_layers, NULL};
-    qdr_edge stream;
+    sink s = {net, n_layers, layer_of};
+    qdr_edge first, last;
     QDR_TRY(qdri_net_begin(net, position, opts));
-    QDR_TRY(qdri_net_add_input(net, "x", &input, 1, &stream));
-    return qdri_network_add(&part, add_node, &s, stream, &stream);
+    QDR_TRY(layer_of ? qdri_net_add_tokens(net, "tokens", &first) : qdri_net_add_input(net, "x", &input, 1, &first));
+    return qdri_network_add(&part, add_node, &s, first, &last);
 }

@@ -11,15 +11,11 @@ enum { QDRI_LAYER_FIRST = -1, QDRI_LAYER_LAST = -2 };
 
 /* Describes embedding, n_layers layers, last norm, head and loss on the rank at `position`, with n_rows rows (whole
  * sequences) over all ranks; call qdri_net_build() afterwards. layer_of[node] is the layer to which a node belongs; it
- * has QDRI_NODES_OF(n_layers) elements. Operations that the library lacks (gates, rotary positions) are described as
- * operations with a cost. */
+ * has QDRI_NODES_OF(n_layers) elements. NULL: only the layers, from an input with gradient to their output. Operations
+ * that the library lacks (gates, rotary positions) are described as operations with a cost. */
 #define QDRI_NODES_OF(n_layers) (QDRI_NETWORK_NODES_OF_LAYER * (n_layers) + QDRI_NETWORK_NODES_OF_ENDS)
 QDR_NODISCARD qdr_status qdri_describe(qdri_net *net, const qdr_network *network, const qdri_position *position,
                                        const qdr_stack_opts *opts, int64_t context, qdr_layout layout, int n_layers,
                                        int *layer_of);
-/* Only the layers, from an input with gradient to their output. */
-QDR_NODISCARD qdr_status qdri_describe_layers(qdri_net *net, const qdr_network *network, const qdri_position *position,
-                                              const qdr_stack_opts *opts, int64_t context, qdr_layout layout,
-                                              int n_layers);
 
 #endif

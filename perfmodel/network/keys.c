@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/facts.h"
 #include "core/sized.h"
 #include "core/status.h"
 #include "network/sizes.h"
@@ -30,16 +31,6 @@ static const char *word_of(const qdr_network *network, const qdri_network_key *k
     return word >= 0 && word < key->n_words ? key->words[word] : "unknown";
 }
 
-/* With no more digits than it needs. */
-static void show_real(double value, char text[VALUE_BYTES])
-{
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, VALUE_BYTES, "%.*g", digits, value);
-        const double read = strtod(text, NULL);
-        if (read >= value && read <= value) return;
-    }
-}
-
 /* One value, without quotes. */
 static void show(const qdr_network *network, const qdri_network_key *key, char text[VALUE_BYTES])
 {
@@ -51,7 +42,7 @@ static void show(const qdr_network *network, const qdri_network_key *key, char t
     case QDRI_NETWORK_NUMBER: snprintf(text, VALUE_BYTES, "%d", *(const int *)at); break;
     case QDRI_NETWORK_SWITCH: snprintf(text, VALUE_BYTES, "%s", *(const int *)at ? "true" : "false"); break;
     case QDRI_NETWORK_WORD: snprintf(text, VALUE_BYTES, "%s", word_of(network, key)); break;
-    case QDRI_NETWORK_REAL: show_real(*(const double *)at, text); break;
+    case QDRI_NETWORK_REAL: qdri_real_text(*(const double *)at, 15, text); break;
     default: snprintf(text, VALUE_BYTES, "others"); break;
     }
 }
@@ -60,7 +51,7 @@ static void put_factors(FILE *file, const double *factors)
 {
     char text[VALUE_BYTES];
     for (int i = 0; i < n_factors(factors); i++) {
-        show_real(factors[i], text);
+        qdri_real_text(factors[i], 15, text);
         fprintf(file, "%s%s", i ? ", " : "[", text);
     }
     fputs(n_factors(factors) ? "]" : "[]", file);

@@ -160,7 +160,7 @@ static qdr_status layers_time(const qdr_model *model, const qdr_plan *plan, int 
     whole.micro_batch = 0;
     whole.pipeline = 0;
     qdri_pricing_make(&model->machine, &model->network, &whole, &pricing);
-    QDR_TRY(qdri_describe_layers(net, &model->network, &position, &opts, context, plan->layout, n_layers));
+    QDR_TRY(qdri_describe(net, &model->network, &position, &opts, context, plan->layout, n_layers, NULL));
     const qdri_coding coding = qdri_plan_coding(plan, model->machine.ranks_per_node);
     qdri_net_set_coding(net, &coding);
     QDR_TRY(qdri_net_place(net));

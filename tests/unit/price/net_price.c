@@ -198,7 +198,7 @@ TEST(layers_alone)
         qdri_net net = {0};
         qdri_net_lists lists = {.n_layers = 0};
         double forward, backward, wanted[2];
-        CHECK_OK(qdri_describe_layers(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, 2));
+        CHECK_OK(qdri_describe(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, 2, NULL));
         CHECK_OK(qdri_net_place(&net));
         CHECK_OK(qdri_net_choose_panels(&net, order, &machine));
         CHECK_OK(qdri_net_build(&net, &lists));
@@ -228,7 +228,7 @@ TEST(long_nets_stay_long)
     const qdri_position position = {.size = {4, 2, 1, 1}};
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8 * CONTEXT, .row_unit = CONTEXT};
     qdri_net net = {0};
-    CHECK_OK(qdri_describe_layers(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, N_MANY));
+    CHECK_OK(qdri_describe(&net, &network, &position, &opts, CONTEXT, QDR_REPLICATED, N_MANY, NULL));
     CHECK_OK(qdri_net_place(&net));
     const int n_nodes = net.n_nodes;
     assert_true(n_nodes > 8 * N_MANY);
