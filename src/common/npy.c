@@ -16,8 +16,8 @@
 
 /* ---- the dictionary at the beginning of a file, as Python writes it ---- */
 
-/* As JSON, which differs in quotes, tuples, names, the L that Python 2 wrote behind integers, and commas before brackets
- * that close. Strings are names of types: of them only printable characters are kept. */
+/* As JSON, which differs in quotes, tuples, names, the L that Python 2 wrote behind integers, and commas before
+ * brackets that close. Strings are names of types: of them only printable characters are kept. */
 static size_t to_json(const char *text, size_t n_bytes, char *json)
 {
     size_t n = 0;
