@@ -125,7 +125,6 @@ void doctor_collect(int is_first, fact_list *facts)
     qdr_gpu_report gpus = {QDR_INIT(qdr_gpu_report)};
     char host[64] = "", library[64], mpi[128];
     qdr_topo *topo = NULL;
-    facts->n = 0;
     if (gethostname(host, sizeof host - 1) != 0) *host = '\0';
     fact_set(facts, FACT_HOST, "%s", host);
     qdr_launch_mpi_version(mpi, sizeof mpi);

@@ -100,36 +100,6 @@ const char *fact_value(const fact_list *list, const char *name)
     return one ? one->value : NULL;
 }
 
-void facts_write(const fact_list *list, char text[FACTS_BYTES])
-{
-    size_t n = 0;
-    memset(text, 0, FACTS_BYTES);
-    for (int i = 0; i < list->n; i++) {
-        char line[FACT_NAME_BYTES + FACT_BYTES + 2];
-        const size_t length = (size_t)snprintf(line, sizeof line, "%s\t%s\n", list->facts[i].name,
-                                               list->facts[i].value);
-        if (n + length >= FACTS_BYTES) continue;
-        memcpy(text + n, line, length);
-        n += length;
-    }
-}
-
-void facts_read(const char text[FACTS_BYTES], fact_list *list)
-{
-    char copy[FACTS_BYTES], *rest = copy;
-    list->n = 0;
-    memcpy(copy, text, sizeof copy);
-    copy[FACTS_BYTES - 1] = '\0';
-    while (*rest) {
-        char *line = rest, *tab = strchr(line, '\t');
-        rest += strcspn(line, "\n");
-        if (*rest) *rest++ = '\0';
-        if (!tab || tab == line || tab >= rest || tab - line >= FACT_NAME_BYTES) continue;
-        *tab = '\0';
-        fact_set(list, line, "%s", tab + 1);
-    }
-}
-
 /* ---- sets of numbers ---- */
 
 int numbers_has(const number_set *set, int number) { return (int)(set->words[number / 64] >> number % 64 & 1); }
@@ -330,11 +300,9 @@ static void compare_rank(const fact_node *node, int rank, const fact_list *facts
 
 static int are_same(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
-int nodes_find(const fact_node *nodes, int n, const char text[FACTS_BYTES])
+int nodes_find(const fact_node *nodes, int n, const fact_list *facts)
 {
-    fact_list facts;
-    facts_read(text, &facts);
-    const char *host = fact_value(&facts, FACT_HOST), *boot = fact_value(&facts, FACT_BOOT);
+    const char *host = fact_value(facts, FACT_HOST), *boot = fact_value(facts, FACT_BOOT);
     for (int i = 0; i < n; i++) {
         const fact_list *theirs = &nodes[i].facts;
         if (are_same(fact_value(theirs, FACT_HOST), host) && are_same(fact_value(theirs, FACT_BOOT), boot)) return i;
@@ -342,19 +310,17 @@ int nodes_find(const fact_node *nodes, int n, const char text[FACTS_BYTES])
     return -1;
 }
 
-void node_add_rank(fact_node *node, int rank, const char text[FACTS_BYTES], fact_differences *differences)
+void node_add_rank(fact_node *node, int rank, const fact_list *facts, fact_differences *differences)
 {
-    fact_list facts;
     number_set threads = {{0}};
-    facts_read(text, &facts);
-    const char *list = fact_value(&facts, FACT_THREADS), *host = fact_value(&facts, FACT_HOST);
+    const char *list = fact_value(facts, FACT_THREADS), *host = fact_value(facts, FACT_HOST);
     if (numbers_count(&node->ranks) == 0) {
         node->first_rank = rank;
-        node->facts = facts;
+        node->facts = *facts;
         snprintf(node->host, sizeof node->host, "%.60s", host && *host ? host : "?");
     } else {
-        compare_rank(node, rank, &facts, FACT_LIBRARY, differences);
-        compare_rank(node, rank, &facts, FACT_MPI, differences);
+        compare_rank(node, rank, facts, FACT_LIBRARY, differences);
+        compare_rank(node, rank, facts, FACT_MPI, differences);
     }
     add_range(&node->ranks, rank, rank);
     if (list) numbers_add(&threads, list);

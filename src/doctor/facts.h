@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Facts of the nodes of a job, and in which of them a node differs from the others.
  *
- * A fact is a name and a text. Ranks send theirs as lines "NAME\tVALUE\n", so that a rank of another version, which has
- * more facts or fewer, is understood. Pure: nothing here reads a machine or communicates. */
+ * A fact is a name and a text. Every rank sends a whole list, whose size must not change: so a rank of another version,
+ * which has more facts or fewer, is understood. Pure: nothing here reads a machine or communicates. */
 #ifndef QUADRILLE_SRC_DOCTOR_FACTS_H
 #define QUADRILLE_SRC_DOCTOR_FACTS_H
 
@@ -10,8 +10,7 @@
 
 #include "doctor/doctor.h"
 
-/* FACTS_BYTES: all facts of one rank, with the terminating null; every rank sends this many. */
-enum { FACTS_BYTES = 4096, MAX_FACTS = 32, FACT_NAME_BYTES = 32, FACT_BYTES = 512 };
+enum { MAX_FACTS = 32, FACT_NAME_BYTES = 32, FACT_BYTES = 512 };
 
 /* How the values of two nodes are compared. */
 typedef enum fact_kind {
@@ -47,10 +46,6 @@ typedef struct fact_list {
 void fact_set(fact_list *list, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* NULL: there is none. */
 const char *fact_value(const fact_list *list, const char *name);
-/* Writes as many whole facts as there is room for; the rest of the text is zero. */
-void facts_write(const fact_list *list, char text[FACTS_BYTES]);
-/* Lines that are no facts are left out. */
-void facts_read(const char text[FACTS_BYTES], fact_list *list);
 
 /* A set of whole numbers: hardware threads, ranks. */
 enum { MAX_NUMBER = 1 << 14 };
@@ -103,10 +98,10 @@ int fact_is_inner(const char *name);
 #define FACT_ALONE "alone" /* a launcher that does not say how many processes it started; is not compared */
 
 /* Which of n nodes is the host of a rank that sent this: has the same name, and has not been restarted. -1: none. */
-int nodes_find(const fact_node *nodes, int n, const char text[FACTS_BYTES]);
+int nodes_find(const fact_node *nodes, int n, const fact_list *facts);
 /* Adds a rank and what it sent to its node, of which it may be the first. Ranks come in ascending order. A later rank
  * that has another library or MPI than the first differs. */
-void node_add_rank(fact_node *node, int rank, const char text[FACTS_BYTES], fact_differences *differences);
+void node_add_rank(fact_node *node, int rank, const fact_list *facts, fact_differences *differences);
 /* After the last rank: counts ranks and hardware threads as facts. */
 void node_complete(fact_node *node);
 

@@ -4,7 +4,6 @@
 #include "doctor/nodes.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "common/process.h"
@@ -65,31 +64,29 @@ static qdr_status read_clocks(qdr_context *ctx, int64_t *mine_ns, double *bound_
 /* ---- all ranks ---- */
 
 /* What MPI takes for several nodes may be one: launchers can be told so, and two daemons of Slurm can share a host. */
-static void take(node_report *report, qdr_context *ctx, int rank, const char text[FACTS_BYTES])
+static void take(node_report *report, qdr_context *ctx, int rank, const fact_list *facts)
 {
     const int first = qdr_context_node(ctx, rank);
-    int at = first < rank ? report->node_of[first] : nodes_find(report->nodes, report->n_nodes, text);
+    int at = first < rank ? report->node_of[first] : nodes_find(report->nodes, report->n_nodes, facts);
     if (at < 0) at = report->n_nodes++;
     report->node_of[rank] = at;
-    node_add_rank(&report->nodes[at], rank, text, &report->differences);
+    node_add_rank(&report->nodes[at], rank, facts, &report->differences);
 }
 
 /* Rank 0 keeps what each rank says, in turn. Collective. */
 static int gather(qdr_context *ctx, node_report *report, failure *why)
 {
     const int rank = qdr_context_rank(ctx), is_first = qdr_context_node(ctx, rank) == rank;
-    char mine[FACTS_BYTES], theirs[FACTS_BYTES];
-    fact_list facts;
+    fact_list mine = {.n = 0}, theirs;
     int64_t clock_ns = 0;
-    doctor_collect(is_first, &facts);
+    doctor_collect(is_first, &mine);
     if (fail_together(why, ctx)) return why->code;
     qdr_status status = read_clocks(ctx, &clock_ns, &report->clock_bound_secs);
-    if (is_first) fact_set(&facts, FACT_CLOCK_NOW, "%lld", (long long)clock_ns);
-    facts_write(&facts, mine);
+    if (is_first) fact_set(&mine, FACT_CLOCK_NOW, "%lld", (long long)clock_ns);
     for (int i = 0; i < report->n_ranks && status == QDR_OK; i++) {
-        memcpy(theirs, mine, sizeof theirs);
-        status = qdr_broadcast(ctx, i, theirs, sizeof theirs);
-        if (status == QDR_OK && report->nodes) take(report, ctx, i, theirs);
+        theirs = mine;
+        status = qdr_broadcast(ctx, i, &theirs, sizeof theirs);
+        if (status == QDR_OK && report->nodes) take(report, ctx, i, &theirs);
     }
     return fail_status(why, status);
 }

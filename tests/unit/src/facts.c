@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts of nodes: as the lines that ranks send, and in which of them nodes differ. */
+/* Facts of nodes: their lists, and in which of them nodes differ. */
 #include "doctor/facts.h"
 
 #include "qdr_test.h"
 
 enum { MOST_NODES = 9 };
 
-/* What a rank sends: lines "name\tvalue\n". */
-typedef struct message {
-    char text[FACTS_BYTES];
-} message;
-static message says(const char *lines)
+/* What a rank sends: here from lines "name\tvalue\n". */
+static fact_list says(const char *lines)
 {
-    message m = {{0}};
-    snprintf(m.text, sizeof m.text, "%s", lines);
-    return m;
+    fact_list facts = {.n = 0};
+    while (*lines) {
+        char name[FACT_NAME_BYTES];
+        const int name_bytes = (int)strcspn(lines, "\t"), bytes = (int)strcspn(lines, "\n");
+        snprintf(name, sizeof name, "%.*s", name_bytes, lines);
+        fact_set(&facts, name, "%.*s", bytes - name_bytes - 1, lines + name_bytes + 1);
+        lines += bytes + 1;
+    }
+    return facts;
 }
 
 /* Nodes "0", "1", ... with one rank each that sends these lines. */
@@ -23,8 +26,8 @@ static fact_differences compare_nodes(fact_node nodes[], const char *const lines
     fact_differences found = {.n = 0};
     memset(nodes, 0, (size_t)n * sizeof *nodes);
     for (int i = 0; i < n; i++) {
-        const message sent = says(lines[i]);
-        node_add_rank(&nodes[i], i, sent.text, &found);
+        const fact_list sent = says(lines[i]);
+        node_add_rank(&nodes[i], i, &sent, &found);
         node_complete(&nodes[i]);
     }
     nodes_compare(nodes, n, clock_bound_secs, &found);
@@ -53,62 +56,35 @@ static void assert_differences(const char *const lines[], int n, double clock_bo
     assert_differences((const char *const[]){__VA_ARGS__},                                                             \
                        (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), 1e-4, expected)
 
-/* ---- text ---- */
+/* ---- lists ---- */
 
-TEST(what_is_written_is_read)
+TEST(facts_are_found_by_name)
 {
-    fact_list facts = {.n = 0}, read;
-    char text[FACTS_BYTES];
+    fact_list facts = {.n = 0};
     fact_set(&facts, "library", "%s", "0.1.0");
     fact_set(&facts, "adapters", "%s", "a\tb\nc");
     fact_set(&facts, "empty", "%s", "");
     fact_set(&facts, "library", "%d.%d", 0, 2);
-    facts_write(&facts, text);
-    assert_string_equal(text, "library\t0.2\nadapters\ta b c\nempty\t\n");
-    for (size_t i = strlen(text); i < sizeof text; i++) assert_int_equal(text[i], 0);
-    facts_read(text, &read);
-    assert_int_equal(read.n, 3);
-    assert_string_equal(fact_value(&read, "library"), "0.2");
-    assert_string_equal(fact_value(&read, "adapters"), "a b c");
-    assert_string_equal(fact_value(&read, "empty"), "");
-    assert_null(fact_value(&read, "lib"));
+    assert_int_equal(facts.n, 3);
+    assert_string_equal(fact_value(&facts, "library"), "0.2");
+    assert_string_equal(fact_value(&facts, "adapters"), "a b c");
+    assert_string_equal(fact_value(&facts, "empty"), "");
+    assert_null(fact_value(&facts, "lib"));
 }
 
-/* What there is no room for is left out whole, and nothing else is. */
 TEST(there_is_room_for_so_much)
 {
-    static char longest[FACT_BYTES];
-    fact_list facts = {.n = 0}, read;
-    char text[FACTS_BYTES], name[32];
-    memset(longest, 'x', sizeof longest - 1);
+    static char long_text[FACT_BYTES + 1];
+    fact_list facts = {.n = 0};
+    char name[32];
+    memset(long_text, 'x', sizeof long_text - 1);
     for (int i = 0; i < MAX_FACTS + 2; i++) {
         snprintf(name, sizeof name, "fact %02d", i);
-        fact_set(&facts, name, "%s", i < 12 ? longest : "short");
+        fact_set(&facts, name, "%s", long_text);
     }
     assert_int_equal(facts.n, MAX_FACTS);
-    facts_write(&facts, text);
-    facts_read(text, &read);
-    /* 7 lines of 520 bytes and 20 of 14 are 3920 bytes; another long one would be too much. */
-    assert_int_equal(read.n, 7 + MAX_FACTS - 12);
-    assert_string_equal(fact_value(&read, "fact 06"), longest);
-    assert_null(fact_value(&read, "fact 07"));
-    assert_string_equal(fact_value(&read, "fact 31"), "short");
-}
-
-TEST(what_is_no_fact_is_left_out)
-{
-    fact_list read;
-    char text[FACTS_BYTES];
-    message sent = says("no tab\n\tno name\na name that is longer than all names are\tx\nMPI\tgood\nlast\tline");
-    facts_read(sent.text, &read);
-    assert_int_equal(read.n, 2);
-    assert_string_equal(fact_value(&read, "MPI"), "good");
-    assert_string_equal(fact_value(&read, "last"), "line");
-    memset(text, 'a', sizeof text); /* not even ended */
-    text[3] = '\t';
-    facts_read(text, &read);
-    assert_int_equal(read.n, 1);
-    assert_int_equal(strlen(fact_value(&read, "aaa")), FACT_BYTES - 1);
+    assert_int_equal(strlen(fact_value(&facts, "fact 31")), FACT_BYTES - 1);
+    assert_null(fact_value(&facts, "fact 32"));
 }
 
 /* ---- numbers ---- */
@@ -236,14 +212,14 @@ TEST(hosts_are_found_by_name_and_start)
     fact_differences found = {.n = 0};
     memset(nodes, 0, sizeof nodes);
     for (int i = 0; i < 4; i++) {
-        const message sent = says(lines[i]);
-        node_add_rank(&nodes[i], i, sent.text, &found);
+        const fact_list sent = says(lines[i]);
+        node_add_rank(&nodes[i], i, &sent, &found);
         node_complete(&nodes[i]);
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const message sent = says(cases[i].lines);
-        assert_int_equal(nodes_find(nodes, 4, sent.text), cases[i].at);
-        assert_int_equal(nodes_find(nodes, 0, sent.text), -1);
+        const fact_list sent = says(cases[i].lines);
+        assert_int_equal(nodes_find(nodes, 4, &sent), cases[i].at);
+        assert_int_equal(nodes_find(nodes, 0, &sent), -1);
     }
     nodes_compare(nodes, 4, 0, &found);
     assert_int_equal(found.n, 0); /* neither fact is compared */
@@ -259,8 +235,8 @@ TEST(ranks_are_counted)
     for (int i = 0; i < 5; i++) {
         char lines[64];
         snprintf(lines, sizeof lines, "host\tnode-%d\nthreads\t%s\n", i / 2 > 0, threads[i]);
-        const message sent = says(lines);
-        node_add_rank(&nodes[i / 2 > 0], i, sent.text, &found);
+        const fact_list sent = says(lines);
+        node_add_rank(&nodes[i / 2 > 0], i, &sent, &found);
     }
     for (int i = 0; i < 2; i++) node_complete(&nodes[i]);
     nodes_compare(nodes, 2, 0, &found);
@@ -285,9 +261,9 @@ TEST(more_ranks_need_more_shared_memory)
     for (int is_short = 0; is_short < 2; is_short++) {
         static fact_node node;
         fact_differences found = {.n = 0};
-        const message sent = says(lines[is_short]);
+        const fact_list sent = says(lines[is_short]);
         memset(&node, 0, sizeof node);
-        for (int i = 0; i < 3; i++) node_add_rank(&node, i, sent.text, &found);
+        for (int i = 0; i < 3; i++) node_add_rank(&node, i, &sent, &found);
         node_complete(&node);
         nodes_compare(&node, 1, 0, &found);
         assert_int_equal(found.n, is_short);
@@ -305,8 +281,8 @@ static void assert_shared(const char *const threads[], int n, const char *expect
     for (int i = 0; i < n; i++) {
         char lines[64];
         snprintf(lines, sizeof lines, "threads\t%s\n", threads[i]);
-        const message sent = says(lines);
-        node_add_rank(&node, i, sent.text, &found);
+        const fact_list sent = says(lines);
+        node_add_rank(&node, i, &sent, &found);
     }
     node_complete(&node);
     nodes_compare(&node, 1, 0, &found);
@@ -336,8 +312,8 @@ TEST(ranks_of_a_node_have_other_libraries)
     fact_differences found = {.n = 0};
     memset(&node, 0, sizeof node);
     for (int i = 0; i < 3; i++) {
-        const message sent = says(lines[i]);
-        node_add_rank(&node, i, sent.text, &found);
+        const fact_list sent = says(lines[i]);
+        node_add_rank(&node, i, &sent, &found);
     }
     assert_int_equal(found.n, 2);
     assert_string_equal(found.list[0].name, "library");
@@ -357,8 +333,8 @@ TEST(the_first_of_unknown_processes)
     fact_differences found = {.n = 0};
     memset(&node, 0, sizeof node);
     for (int i = 0; i < 2; i++) {
-        const message sent = says(i == 0 ? first : "library\t1\n");
-        node_add_rank(&node, i, sent.text, &found);
+        const fact_list sent = says(i == 0 ? first : "library\t1\n");
+        node_add_rank(&node, i, &sent, &found);
     }
     nodes_compare(&node, 1, 0, &found);
     assert_int_equal(found.n, 0);
