@@ -309,7 +309,7 @@ typedef struct qdr_stored_plan {
 
 /** Writes a JSON object with the keys
  *
- *    quadrille_plan          2: the version of this format
+ *    quadrille_plan          3: the version of this format
  *    network, machine        names
  *    sizes                   an object with all other members of qdr_network: numbers, texts, true or false, and
  *                            "layer" or "rms" for the norm
@@ -332,7 +332,7 @@ typedef struct qdr_stored_plan {
 QDR_API QDR_NODISCARD qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path);
 /** Reads such a file; "-" is standard input. The keys quadrille_plan, sizes with all of its keys, grid and batch are
  * required, the others have the defaults of qdr_plan, except that dtype defaults to "bf16". Other keys are refused, and
- * so is format 1, which did not have the sizes.
+ * so are formats 1 and 2, which did not have all of the sizes.
  *  @param[in,out] stored  network and plan: where to write them, NULL: not wanted. All but these two is zero after an
  *                         error
  *  @retval QDR_ERR_ARGUMENT  NULL, invalid JSON, not a plan, or a value of the wrong type or out of range (file

@@ -39,13 +39,13 @@ static int64_t n_ranks_of(const qdr_plan *plan)
     return (int64_t)plan->x * plan->y * plan->z * plan->d * (plan->pipeline ? plan->pipeline : 1);
 }
 
-static void put_plan(FILE *file, const qdri_stored_plan *stored)
+static void put_plan(FILE *file, const qdr_stored_plan *stored)
 {
-    const qdr_plan *plan = &stored->plan;
+    const qdr_plan *plan = stored->plan;
     fprintf(file, "{\n  \"%s\": %d", format_key, FORMAT_VERSION);
-    put_string(file, "network", stored->network.name);
+    put_string(file, "network", stored->network->name);
     fputs(",\n  \"sizes\": {", file);
-    qdri_network_put(file, &stored->network, "\n    ", 1);
+    qdri_network_put(file, stored->network, "\n    ", 1);
     fputs("\n  }", file);
     put_string(file, "machine", stored->machine);
     put_whole(file, "ranks", n_ranks_of(plan));
@@ -88,35 +88,28 @@ static qdr_status check_old(const char *path)
                     path);
 }
 
-qdr_status qdri_plan_store(const qdri_stored_plan *stored, const char *path)
+qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
 {
-    const qdr_plan *plan = &stored->plan;
-    if ((unsigned)plan->recompute > QDR_RECOMPUTE_FULL || !qdri_is_float(plan->dtype) || plan->x < 1 || plan->y < 1 ||
-        plan->z < 1 || plan->d < 1 || plan->batch < 1 ||
-        (plan->order[0] && (plan->order[4] || !qdri_is_order(plan->order))))
+    qdr_stored_plan own;
+    qdr_network network;
+    qdr_plan plan;
+    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
+    QDR_TRY(QDRI_TAKE(qdr_stored_plan, stored, &own));
+    QDR_TRY(QDRI_TAKE(qdr_network, own.network, &network));
+    QDR_TRY(QDRI_TAKE(qdr_plan, own.plan, &plan));
+    own.network = &network;
+    own.plan = &plan;
+    if ((unsigned)plan.recompute > QDR_RECOMPUTE_FULL || !qdri_is_float(plan.dtype) || plan.x < 1 || plan.y < 1 ||
+        plan.z < 1 || plan.d < 1 || plan.batch < 1 || (plan.order[0] && (plan.order[4] || !qdri_is_order(plan.order))))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: grid, order, batch or type is invalid; store a plan that qdr_model_predict() accepts");
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     qdr_output *output;
-    QDR_TRY(qdr_network_params(&stored->network, &counts));
+    QDR_TRY(qdr_network_params(&network, &counts));
     QDR_TRY(check_old(path));
     QDR_TRY(qdr_output_open("plan", path, QDR_OUTPUT_REPLACE, &output));
-    put_plan(qdr_output_file(output), stored);
+    put_plan(qdr_output_file(output), &own);
     return qdr_output_commit(&output);
-}
-
-qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
-{
-    qdr_stored_plan given;
-    qdri_stored_plan own;
-    if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
-    QDR_TRY(QDRI_TAKE(qdr_stored_plan, stored, &given));
-    QDR_TRY(QDRI_TAKE(qdr_network, given.network, &own.network));
-    QDR_TRY(QDRI_TAKE(qdr_plan, given.plan, &own.plan));
-    memcpy(own.machine, given.machine, sizeof own.machine);
-    own.secs = given.secs;
-    own.memory_bytes = given.memory_bytes;
-    return qdri_plan_store(&own, path);
 }
 
 /* ---- reading ---- */
@@ -247,7 +240,7 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     return read_codecs(codecs, &plan->codecs);
 }
 
-static qdr_status read_plan(const qdri_json *document, qdri_stored_plan *stored)
+static qdr_status read_plan(const qdri_json *document, qdr_stored_plan *stored)
 {
     qdri_json_node root;
     int64_t format;
@@ -259,13 +252,13 @@ static qdr_status read_plan(const qdri_json *document, qdri_stored_plan *stored)
                         "%s is %" PRId64 ": such a plan does not have all that describes its network; plan again",
                         qdri_json_where(version).text, format);
     QDR_TRY(check_keys(&root));
-    stored->plan.size = sizeof stored->plan;
-    QDR_TRY(read_network(&root, &stored->network));
+    stored->plan->size = sizeof *stored->plan;
+    QDR_TRY(read_network(&root, stored->network));
     QDR_TRY(read_name(&root, "machine", stored->machine, sizeof stored->machine));
-    QDR_TRY(read_grid(&root, &stored->plan));
-    QDR_TRY(read_choices(&root, &stored->plan));
+    QDR_TRY(read_grid(&root, stored->plan));
+    QDR_TRY(read_choices(&root, stored->plan));
     const qdri_json_node ranks = qdri_json_get(&root, "ranks");
-    const int64_t n_ranks = n_ranks_of(&stored->plan);
+    const int64_t n_ranks = n_ranks_of(stored->plan);
     int64_t n_read;
     QDR_TRY(qdri_json_int_or(ranks, 1, INT64_MAX, n_ranks, &n_read));
     if (n_read != n_ranks)
@@ -275,31 +268,24 @@ static qdr_status read_plan(const qdri_json *document, qdri_stored_plan *stored)
     return qdri_json_number_or(qdri_json_get(&root, "predicted_memory_bytes"), 0, INFINITY, 0, &stored->memory_bytes);
 }
 
-qdr_status qdri_plan_load(const char *path, qdri_stored_plan *stored)
-{
-    qdri_json *document;
-    memset(stored, 0, sizeof *stored);
-    QDR_TRY(qdri_json_load(path, &document));
-    const qdr_status status = read_plan(document, stored);
-    qdri_json_free(&document);
-    if (status != QDR_OK) memset(stored, 0, sizeof *stored);
-    return status;
-}
-
 qdr_status qdr_plan_load(const char *path, qdr_stored_plan *stored)
 {
-    qdr_stored_plan given;
-    qdri_stored_plan own;
+    qdr_network network = {0};
+    qdr_plan plan = {0};
+    qdr_stored_plan given, own = {.network = &network, .plan = &plan};
+    qdri_json *document;
     QDR_TRY(QDRI_TAKE(qdr_stored_plan, stored, &given));
     if (given.network) QDR_TRY(QDRI_CLEAR(qdr_network, given.network));
     if (given.plan) QDR_TRY(QDRI_CLEAR(qdr_plan, given.plan));
     if (!path) return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the path is NULL");
-    const qdr_status status = qdri_plan_load(path, &own);
-    if (given.network) QDRI_GIVE(qdr_network, given.network, &own.network);
-    if (given.plan) QDRI_GIVE(qdr_plan, given.plan, &own.plan);
-    memcpy(given.machine, own.machine, sizeof given.machine);
-    given.secs = own.secs;
-    given.memory_bytes = own.memory_bytes;
-    QDRI_GIVE(qdr_stored_plan, stored, &given);
+    qdr_status status = qdri_json_load(path, &document);
+    if (status == QDR_OK) status = read_plan(document, &own);
+    qdri_json_free(&document);
+    if (status != QDR_OK) own = (qdr_stored_plan){.size = 0};
+    if (status == QDR_OK && given.network) QDRI_GIVE(qdr_network, given.network, &network);
+    if (status == QDR_OK && given.plan) QDRI_GIVE(qdr_plan, given.plan, &plan);
+    own.network = given.network;
+    own.plan = given.plan;
+    QDRI_GIVE(qdr_stored_plan, stored, &own);
     return status;
 }

@@ -63,18 +63,6 @@ typedef struct qdri_fewest_ranks {
 QDR_NODISCARD qdr_status qdri_model_fewest_ranks(qdr_model *model, const qdr_search_opts *opts, int most,
                                                  qdri_fewest_ranks *fewest);
 
-/* ---- plan_file.c ---- */
-
-/* As qdr_stored_plan, with network and plan. */
-typedef struct qdri_stored_plan {
-    qdr_network network;
-    qdr_plan plan;
-    char machine[QDR_MAX_NAME];
-    double secs, memory_bytes;
-} qdri_stored_plan;
-QDR_NODISCARD qdr_status qdri_plan_store(const qdri_stored_plan *stored, const char *path);
-QDR_NODISCARD qdr_status qdri_plan_load(const char *path, qdri_stored_plan *stored);
-
 /* ---- bound.c ----
  *
  * Lower bounds for a step's time, in closed form. A list takes at least as long as its work on the processor, as its

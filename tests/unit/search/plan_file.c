@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans as files: what is written is read again, and everything else is refused. */
+#include <quadrille/plan.h>
 #include <unistd.h>
 
 #include "core/codec.h"
 #include "qdr_test.h"
-#include "search/search.h"
 
 static char folder[] = "/tmp/qdr_plan_XXXXXX", path[64];
 
@@ -119,10 +119,39 @@ static void check_same_network(const qdr_network *a, const qdr_network *b)
     assert_memory_equal(&a->norm_place, &b->norm_place, sizeof *a - offsetof(qdr_network, norm_place));
 }
 
-static qdri_stored_plan any_plan(uint64_t *seed)
+/* A plan, and what it was made for. */
+typedef struct whole_plan {
+    qdr_network network;
+    qdr_plan plan;
+    char machine[QDR_MAX_NAME];
+    double secs, memory_bytes;
+} whole_plan;
+
+static qdr_status store(const whole_plan *whole, const char *file)
+{
+    qdr_network network = whole->network;
+    qdr_plan plan = whole->plan;
+    qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &network, .plan = &plan, .secs = whole->secs,
+                              .memory_bytes = whole->memory_bytes};
+    memcpy(stored.machine, whole->machine, sizeof stored.machine);
+    return qdr_plan_store(&stored, file);
+}
+
+static qdr_status load(const char *file, whole_plan *whole)
+{
+    qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &whole->network, .plan = &whole->plan};
+    *whole = (whole_plan){.network = {QDR_INIT(qdr_network)}, .plan = {QDR_INIT(qdr_plan)}};
+    const qdr_status status = qdr_plan_load(file, &stored);
+    memcpy(whole->machine, stored.machine, sizeof whole->machine);
+    whole->secs = stored.secs;
+    whole->memory_bytes = stored.memory_bytes;
+    return status;
+}
+
+static whole_plan any_plan(uint64_t *seed)
 {
     static const char *const orders[] = {"xyzd", "dzyx", "zxdy"};
-    qdri_stored_plan stored = {
+    whole_plan stored = {
         .network = any_network(seed), .machine = "dgx-a100", .secs = 1 / 3.0, .memory_bytes = 123456789012.0};
     qdr_plan *plan = &stored.plan;
     static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
@@ -164,10 +193,10 @@ TEST(same_again)
 {
     uint64_t seed = test_seed();
     for (int i = 0; i < 200; i++) {
-        const qdri_stored_plan stored = any_plan(&seed);
-        qdri_stored_plan loaded;
-        CHECK_OK(qdri_plan_store(&stored, path)); /* in place of the one before */
-        CHECK_OK(qdri_plan_load(path, &loaded));
+        const whole_plan stored = any_plan(&seed);
+        whole_plan loaded;
+        CHECK_OK(store(&stored, path)); /* in place of the one before */
+        CHECK_OK(load(path, &loaded));
         check_same_network(&loaded.network, &stored.network);
         assert_string_equal(loaded.machine, stored.machine);
         assert_true(loaded.secs == stored.secs && loaded.memory_bytes == stored.memory_bytes);
@@ -189,9 +218,9 @@ TEST(same_again)
 
 TEST(least_file)
 {
-    qdri_stored_plan loaded;
+    whole_plan loaded;
     write_text(HEAD "}");
-    CHECK_OK(qdri_plan_load(path, &loaded));
+    CHECK_OK(load(path, &loaded));
     assert_string_equal(loaded.plan.order, "xyzd");
     assert_int_equal(loaded.plan.dtype, QDR_BF16);
     assert_int_equal(loaded.plan.d, 4);
@@ -237,11 +266,11 @@ static const struct {
 
 TEST(bad_files)
 {
-    static const qdri_stored_plan zero;
+    static const whole_plan zero = {.network = {QDR_INIT(qdr_network)}, .plan = {QDR_INIT(qdr_plan)}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        qdri_stored_plan loaded;
+        whole_plan loaded;
         write_text(bad[i].text);
-        CHECK_FAILS(qdri_plan_load(path, &loaded), QDR_ERR_ARGUMENT, bad[i].words);
+        CHECK_FAILS(load(path, &loaded), QDR_ERR_ARGUMENT, bad[i].words);
         assert_memory_equal(&loaded, &zero, sizeof zero);
     }
     assert_int_equal(remove(path), 0);
@@ -251,11 +280,11 @@ TEST(others_stay)
 {
     uint64_t seed = 1;
     char line[64];
-    const qdri_stored_plan stored = any_plan(&seed);
+    const whole_plan stored = any_plan(&seed);
     static const char *const texts[] = {"my notes\n", "{\"grid\": 1}\n", "[]\n"};
     for (int i = 0; i < 3; i++) {
         write_text(texts[i]);
-        CHECK_FAILS(qdri_plan_store(&stored, path), QDR_ERR_ARGUMENT, "is not a plan file");
+        CHECK_FAILS(store(&stored, path), QDR_ERR_ARGUMENT, "is not a plan file");
         FILE *file = fopen(path, "r");
         assert_non_null(file);
         assert_non_null(fgets(line, sizeof line, file));
@@ -268,14 +297,14 @@ TEST(others_stay)
 TEST(bad_calls)
 {
     uint64_t seed = 1;
-    qdri_stored_plan stored = any_plan(&seed), loaded;
+    whole_plan stored = any_plan(&seed), loaded;
     char missing[80];
     snprintf(missing, sizeof missing, "%s/none/plan.json", folder);
-    CHECK_FAILS(qdri_plan_store(&stored, missing), QDR_ERR_ARGUMENT, "none/plan.json");
-    CHECK_FAILS(qdri_plan_load(missing, &loaded), QDR_ERR_IO, "none/plan.json");
-    CHECK_FAILS(qdri_plan_store(&stored, folder), QDR_ERR_ARGUMENT, folder);
-    CHECK_FAILS(qdri_plan_store(&stored, "-"), QDR_ERR_ARGUMENT, "standard output");
-    CHECK_FAILS(qdri_plan_store(&stored, ""), QDR_ERR_ARGUMENT, "is empty");
+    CHECK_FAILS(store(&stored, missing), QDR_ERR_ARGUMENT, "none/plan.json");
+    CHECK_FAILS(load(missing, &loaded), QDR_ERR_IO, "none/plan.json");
+    CHECK_FAILS(store(&stored, folder), QDR_ERR_ARGUMENT, folder);
+    CHECK_FAILS(store(&stored, "-"), QDR_ERR_ARGUMENT, "standard output");
+    CHECK_FAILS(store(&stored, ""), QDR_ERR_ARGUMENT, "is empty");
     qdr_stored_plan given = {QDR_INIT(qdr_stored_plan), .network = &stored.network, .plan = &stored.plan};
     CHECK_FAILS(qdr_plan_store(&given, NULL), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_plan_store(NULL, path), QDR_ERR_ARGUMENT, "NULL");
@@ -283,9 +312,9 @@ TEST(bad_calls)
     CHECK_FAILS(qdr_plan_load(path, NULL), QDR_ERR_ARGUMENT, "pointer is NULL");
     stored = any_plan(&seed);
     stored.network.layers = 0;
-    CHECK_FAILS(qdri_plan_store(&stored, path), QDR_ERR_SHAPE, "layers 0");
+    CHECK_FAILS(store(&stored, path), QDR_ERR_SHAPE, "layers 0");
     stored.plan.x = 0;
-    CHECK_FAILS(qdri_plan_store(&stored, path), QDR_ERR_ARGUMENT, "grid");
+    CHECK_FAILS(store(&stored, path), QDR_ERR_ARGUMENT, "grid");
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
