@@ -55,8 +55,7 @@ static int take(reader *r, char byte)
 
 /* ---- strings ---- */
 
-/* Of a character that begins there: its bytes, 0 if it is not UTF-8. */
-static size_t utf8_bytes(const unsigned char *at, const unsigned char *end)
+size_t qdri_utf8_bytes(const unsigned char *at, const unsigned char *end)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const size_t n = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : *at >> 3 == 30 ? 4 : 0;
@@ -126,7 +125,7 @@ static int take_string(reader *r)
             if (!take_escape(r)) return refuse(r, "invalid escape", begin) != NULL;
             continue;
         }
-        const size_t n = utf8_bytes((const unsigned char *)r->at, (const unsigned char *)r->end);
+        const size_t n = qdri_utf8_bytes((const unsigned char *)r->at, (const unsigned char *)r->end);
         if (n == 0 || (unsigned char)*r->at < ' ') {
             snprintf(why, sizeof why, n ? "control character 0x%x" : "unable to decode byte 0x%x",
                      (unsigned)(unsigned char)*r->at);

@@ -23,4 +23,7 @@ typedef struct qdri_json_mistake {
  * @retval QDR_ERR_MEMORY    no judgement of the text */
 QDR_NODISCARD qdr_status qdri_json_text_read(const char *text, size_t bytes, json_t **root, qdri_json_mistake *mistake);
 
+/* Of a character that begins there: its bytes, 0 if it is not UTF-8. */
+size_t qdri_utf8_bytes(const unsigned char *at, const unsigned char *end);
+
 #endif

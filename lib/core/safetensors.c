@@ -9,6 +9,7 @@
 
 #include "core/input.h"
 #include "core/json.h"
+#include "core/json_text.h"
 #include "core/named.h"
 #include "core/size.h"
 
@@ -366,16 +367,10 @@ static qdr_status no_memory(int n)
 
 static int is_utf8(const char *text)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* codes of as many bytes */
-    const unsigned char *at = (const unsigned char *)text;
-    for (int n = 0; *at; at += n) {
-        n = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : *at >> 3 == 30 ? 4 : 0;
-        uint32_t code = n > 1 ? *at & 0xffu >> (n + 1) : *at;
-        for (int i = 1; i < n; i++) {
-            if (at[i] >> 6 != 2) return 0;
-            code = code << 6 | (at[i] & 0x3fu);
-        }
-        if (n == 0 || code < least[n] || code >> 11 == 0xd800 >> 11 || code > 0x10ffff) return 0;
+    const unsigned char *at = (const unsigned char *)text, *end = at + strlen(text);
+    for (size_t n = 0; at < end; at += n) {
+        n = qdri_utf8_bytes(at, end);
+        if (n == 0) return 0;
     }
     return 1;
 }

@@ -320,11 +320,9 @@ qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind k
                         path);
     const int is_of_system = error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE ||
                              error == EFBIG;
-    if (is_of_system)
-        return QDR_FAIL(QDR_ERR_IO, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
-                        reason_of(error), remedy_for(error));
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path,
-                    reason_of(error), remedy_for(error));
+    return qdri_fail(is_of_system ? QDR_ERR_IO : QDR_ERR_ARGUMENT, __FILE__, __LINE__,
+                     "%s%s%.300s: cannot be written (%s); %s", what, blank_after(what), path, reason_of(error),
+                     remedy_for(error));
 }
 
 qdr_status qdr_output_try(const char *what, const char *path)

@@ -27,7 +27,7 @@ static qdr_stack *first_stack(const qdr_stack *stack) { return *qdri_context_sta
 /* Parameters that it shares are those of its owner, even after that was destroyed. */
 static qdri_range region_of(const qdr_stack *stack, int region, int is_other)
 {
-    const qdr_stack *of = region == (int)QDRI_PARAMETERS && stack->owner ? stack->owner : stack;
+    const qdr_stack *of = region == (int)QDRI_PARAMETERS ? qdri_stack_owner(stack) : stack;
     return (qdri_range){.what = names[is_other][region],
                         .begin = of->memory[region],
                         .bytes = of->memory[region] ? of->net.buffers.region_bytes[region] : 0};
@@ -45,14 +45,13 @@ static qdr_status compare(const qdr_stack *stack, int is_other, const char *who,
     return QDR_OK;
 }
 
-static const qdr_stack *owner_of(const qdr_stack *stack) { return stack->owner ? stack->owner : stack; }
-
 qdr_status qdri_stack_check_apart(const qdr_stack *stack, const char *who, const qdri_range *callers,
                                   const qdri_use uses[QDRI_CALLER])
 {
     QDR_TRY(compare(stack, 0, who, callers, uses));
     for (const qdr_stack *other = first_stack(stack); other; other = other->next)
-        if (other != stack && owner_of(other) == owner_of(stack)) QDR_TRY(compare(other, 1, who, callers, uses));
+        if (other != stack && qdri_stack_owner(other) == qdri_stack_owner(stack))
+            QDR_TRY(compare(other, 1, who, callers, uses));
     return QDR_OK;
 }
 

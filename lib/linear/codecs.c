@@ -32,17 +32,11 @@ static qdr_status check(const qdr_stack *stack, const qdr_codecs *codecs)
     return QDR_OK;
 }
 
-/* Those of a caller; NULL: *codecs stays as it is. */
-static qdr_status take(const qdr_stack *stack, const qdr_codecs *given, qdr_codecs *codecs)
+qdr_status qdri_stack_take_codecs(const qdr_stack *stack, const qdr_codecs *given, qdr_codecs *codecs)
 {
     if (!given) return QDR_OK;
     QDR_TRY(QDRI_TAKE(qdr_codecs, given, codecs));
     return check(stack, codecs);
-}
-
-qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs)
-{
-    return take(stack, codecs, &stack->codecs);
 }
 
 /* What rank 0's environment says, of which a stack of f64 takes nothing. */
@@ -109,7 +103,7 @@ qdr_status qdri_stack_settle_codecs(qdr_stack *stack)
 static qdr_status check_change(const qdr_stack *stack, const qdr_codecs *given, qdr_codecs *codecs)
 {
     QDR_TRY(qdri_stack_ready(stack, set_who));
-    QDR_TRY(take(stack, given, codecs));
+    QDR_TRY(qdri_stack_take_codecs(stack, given, codecs));
     if (qdri_context_is_recording(qdr_grid_context(stack->grid)))
         return QDR_FAIL(QDR_ERR_STATE, "%s: a step is being recorded; call it before or after", set_who);
     return QDR_OK;

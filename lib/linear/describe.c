@@ -69,29 +69,14 @@ static entry begin(qdr_stack *stack, const char *kind, const char *name)
     return e;
 }
 
-static void add_int(const entry *e, const char *option, int64_t value)
-{
-    qdri_facts_add_int(e->facts, e->who, option, value);
-}
-
-static void add_text(const entry *e, const char *option, const char *value)
-{
-    qdri_facts_add(e->facts, e->who, option, value);
-}
-
-static void add_blocks(const entry *e, const char *option, const qdr_block *blocks, int n)
-{
-    qdri_facts_add_blocks(e->facts, e->who, option, blocks, n);
-}
-
 void qdri_describe_input(qdr_stack *stack, const char *name, const qdr_edge_desc *desc, int with_gradient)
 {
     const entry e = begin(stack, "input", name);
-    add_blocks(&e, "cols", desc->cols, QDR_MAX_BLOCKS);
-    add_text(&e, "col_axis", desc->col_axis == QDR_X ? "QDR_X" : "QDR_Y");
-    add_text(&e, "layout", qdri_layout_name(desc->layout));
-    add_int(&e, "scatter_unit", or_one(desc->scatter_unit));
-    add_int(&e, "with_gradient", with_gradient);
+    qdri_facts_add_blocks(e.facts, e.who, "cols", desc->cols, QDR_MAX_BLOCKS);
+    qdri_facts_add(e.facts, e.who, "col_axis", desc->col_axis == QDR_X ? "QDR_X" : "QDR_Y");
+    qdri_facts_add(e.facts, e.who, "layout", qdri_layout_name(desc->layout));
+    qdri_facts_add_int(e.facts, e.who, "scatter_unit", or_one(desc->scatter_unit));
+    qdri_facts_add_int(e.facts, e.who, "with_gradient", with_gradient);
 }
 
 void qdri_describe_tokens(qdr_stack *stack, const char *name) { (void)begin(stack, "tokens", name); }

@@ -79,6 +79,9 @@ static inline const char *qdri_linear_name(const qdr_linear *layer)
     return layer->stack->net.nodes[layer->node].name;
 }
 
+/* The stack whose parameters it uses. */
+static inline const qdr_stack *qdri_stack_owner(const qdr_stack *stack) { return stack->owner ? stack->owner : stack; }
+
 /* stack.c */
 qdri_life *qdri_stack_life(qdr_stack *stack); /* for higher modules, to keep it alive */
 /* Makes the stack use the parameters of its owner. Collective, agrees. */
@@ -101,8 +104,8 @@ QDR_NODISCARD qdr_status qdri_stack_owns(const qdr_stack *stack, const char *who
 QDR_NODISCARD qdr_status qdri_stack_reserve_staging(qdr_stack *stack);
 
 /* codecs.c */
-/* Checks codecs of options, and keeps them; NULL: none. */
-QDR_NODISCARD qdr_status qdri_stack_keep_codecs(qdr_stack *stack, const qdr_codecs *codecs);
+/* Takes and checks those of a caller; NULL: *codecs stays as it is. */
+QDR_NODISCARD qdr_status qdri_stack_take_codecs(const qdr_stack *stack, const qdr_codecs *given, qdr_codecs *codecs);
 /* Settles what is coded, and prepares the communicators for it. Collective, agrees. */
 QDR_NODISCARD qdr_status qdri_stack_settle_codecs(qdr_stack *stack);
 /* Prints what QDR_CODEC_CHECK has found, on rank 0. */

@@ -40,7 +40,7 @@ static qdr_status create(qdr_grid *grid, const qdr_stack_opts *given, qdri_facts
     qdri_life_keep(qdri_grid_life(grid));
     stack->grid = grid;
     QDR_TRY(qdri_net_begin(&stack->net, qdri_grid_position(grid), &opts));
-    QDR_TRY(qdri_stack_keep_codecs(stack, opts.codecs));
+    QDR_TRY(qdri_stack_take_codecs(stack, opts.codecs, &stack->codecs));
     if (opts.codecs) opts.codecs = &stack->codecs;
     qdri_describe_opts(facts, grid, &opts);
     QDR_TRY(qdri_event_create(dev, &stack->start));

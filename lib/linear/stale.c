@@ -9,8 +9,6 @@
  * would not know of it. */
 enum { QDRI_STALE_NOW = 1, QDRI_STALE_IN_RECORD = 2 };
 
-static qdr_stack *owner_of(qdr_stack *stack) { return stack->owner ? stack->owner : stack; }
-
 static const qdr_context *context_of(const qdr_stack *stack) { return qdr_grid_context(stack->grid); }
 
 static void set_all(qdr_stack *owner, int stale)
@@ -34,7 +32,7 @@ static int look(qdr_stack *owner)
 
 int qdri_parameter_is_stale(const qdr_stack *stack, int index)
 {
-    const qdr_stack *owner = stack->owner ? stack->owner : stack;
+    const qdr_stack *owner = qdri_stack_owner(stack);
     const qdr_context *ctx = context_of(stack);
     const int stale = qdri_parameter_of(owner, index)->stale;
     if (!owner->net.parameters[index].returns) return 0;
@@ -60,7 +58,7 @@ void qdri_stack_set_updated(qdr_stack *stack) { set_all(stack, look(stack)); }
 
 void qdri_stack_set_returned(qdr_stack *stack, int node)
 {
-    qdr_stack *owner = owner_of(stack);
+    qdr_stack *owner = stack->owner ? stack->owner : stack;
     const int kind = look(owner);
     for (int i = 0; i < owner->net.n_parameters; i++)
         if (is_of(stack, i, node)) qdri_parameter_of(owner, i)->stale &= ~kind;
