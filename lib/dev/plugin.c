@@ -14,7 +14,6 @@
 #include "core/log.h"
 #include "core/self.h"
 #include "core/sized.h"
-#include "quadrille/gpu.h"
 
 #define PLUGIN_FILE "libquadrille_cuda.so"
 enum { PATH_BYTES = QDRI_FOLDER_BYTES };
@@ -149,18 +148,12 @@ static void note(qdr_gpu_report *report, qdr_status status)
 
 static qdr_status query_gpu(const qdri_plugin *plugin, int number, qdr_gpu *gpu)
 {
-    qdri_gpu found;
+    qdr_gpu found;
     *gpu = (qdr_gpu){.number = number};
     gpu->status = plugin->find_gpu(number, &found);
     if (gpu->status != QDR_OK) return gpu->status;
-    snprintf(gpu->name, sizeof gpu->name, "%s", found.name);
-    for (int i = 0; i < 23 && found.bus[i]; i++) /* all but CUDA write it in lower case */
-        gpu->bus[i] = (char)tolower((unsigned char)found.bus[i]);
-    gpu->n_sms = found.n_sms;
-    gpu->major = found.major;
-    gpu->minor = found.minor;
-    gpu->bytes = (int64_t)found.bytes;
-    gpu->bytes_free = (int64_t)found.bytes_free;
+    *gpu = found;
+    for (char *c = gpu->bus; *c; c++) *c = (char)tolower((unsigned char)*c); /* all but CUDA write it in lower case */
     return QDR_OK;
 }
 

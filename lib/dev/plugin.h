@@ -5,6 +5,7 @@
 #define QDRI_DEV_PLUGIN_H
 
 #include "dev/dev.h"
+#include "quadrille/gpu.h"
 
 /* What the plugin receives from the library that opens it, in addition to the structs with which both were compiled. */
 typedef struct qdri_plugin_host {
@@ -12,13 +13,6 @@ typedef struct qdri_plugin_host {
     void (*log)(int level, const char *line);
     int had_nccl; /* the program had loaded NCCL before */
 } qdri_plugin_host;
-
-/* A GPU, as described by CUDA. */
-typedef struct qdri_gpu {
-    char name[256], bus[24];
-    int number, n_sms, major, minor; /* compute capability */
-    size_t bytes, bytes_free;
-} qdri_gpu;
 
 /* In the order of QDR_ATTENTION's words. */
 typedef enum qdri_attention_choice {
@@ -48,7 +42,7 @@ typedef struct qdri_plugin {
     const char *build; /* QDRI_PLUGIN_BUILD of the plugin */
     void (*connect)(const qdri_plugin_host *host); /* must be called first */
     qdr_status (*find_versions)(qdri_cuda_versions *versions);
-    qdr_status (*find_gpu)(int number, qdri_gpu *gpu);
+    qdr_status (*find_gpu)(int number, qdr_gpu *gpu);
     qdr_status (*find_cudnn)(int *version); /* opens it */
     qdr_status (*dev_create)(const qdri_cuda_opts *opts, qdri_dev **dev);
     const void *comm; /* communicators in lib/comm that need CUDA; NULL: none */
@@ -56,7 +50,7 @@ typedef struct qdri_plugin {
 
 #define QDRI_PLUGIN_SYMBOL "qdr_cuda_plugin"
 /* Library and plugin must be from the same build. */
-#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 8"
+#define QDRI_PLUGIN_BUILD QDR_VERSION_STRING " 9"
 
 /* Opens the plugin, once per process. Any thread.
  * @retval QDR_ERR_UNSUPPORTED  it is not there, cannot be loaded, or is from another build; the message says where it

@@ -187,7 +187,7 @@ static int does_gelu(void)
 {
     const char *choice = getenv("QDR_FUSE_GELU");
     const qdri_plugin *plugin;
-    qdri_gpu gpu;
+    qdr_gpu gpu;
     if (!on_cuda() || (choice && strcmp(choice, "0") == 0)) return 0;
     CHECK_OK(qdri_plugin_open(&plugin));
     CHECK_OK(plugin->find_gpu(0, &gpu));

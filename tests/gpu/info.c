@@ -9,7 +9,7 @@ int main(void)
 {
     const qdri_plugin *plugin;
     qdri_cuda_versions versions;
-    qdri_gpu gpu;
+    qdr_gpu gpu;
     OK(qdri_plugin_open(&plugin));
     OK(plugin->find_versions(&versions));
     OK(plugin->find_gpu(0, &gpu));

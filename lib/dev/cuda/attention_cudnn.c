@@ -58,7 +58,7 @@ static void say_own(const qdri_cuda_dev *dev, const char *why)
 /* Tries only once. A missing cuDNN is not an error. */
 static qdr_status open_cudnn(qdri_cuda_dev *dev)
 {
-    const qdri_gpu *gpu = &dev->gpu;
+    const qdr_gpu *gpu = &dev->gpu;
     qdr_status status;
     if (dev->attention) return QDR_OK;
     QDR_TRY(QDRI_NEW(1, "plans of attention", &dev->attention));
@@ -202,7 +202,7 @@ static shape_plans *find_or_add(qdri_cuda_dev *dev, const qdri_cudnn_shape *shap
 
 /* What the records in docs/benchmarks/gpu have measured, in which cuDNN takes half the time. The numbers of heads and
  * of sequences do not matter: each head is computed alone. */
-static int is_recorded(const qdri_gpu *gpu, const qdri_cudnn_shape *shape)
+static int is_recorded(const qdr_gpu *gpu, const qdri_cudnn_shape *shape)
 {
     return gpu->major == 9 && gpu->minor == 0 && shape->dtype == QDR_BF16 && shape->head_size == 128 &&
            shape->n_kv_heads == shape->n_heads && shape->context == 2048;

@@ -36,7 +36,7 @@ typedef struct qdri_cuda_shared {
 typedef struct qdri_cuda_dev {
     qdri_dev base;
     qdri_cuda_opts opts;
-    qdri_gpu gpu;
+    qdr_gpu gpu;
     CUcontext context; /* of the GPU in this process */
     cudaMemPool_t pool; /* NULL: memory is managed, or the GPU has no pools */
     int is_pinned; /* managed memory is not usable by both sides, so host memory is used */
@@ -120,7 +120,7 @@ qdri_cuda_driver_fn qdri_cuda_find_driver(const char *name);
 /* gpu.c */
 QDR_NODISCARD qdr_status qdri_cuda_find_context(qdri_cuda_dev *dev); /* creates it */
 QDR_NODISCARD qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions);
-QDR_NODISCARD qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu);
+QDR_NODISCARD qdr_status qdri_cuda_find_gpu(int number, qdr_gpu *gpu);
 
 /* device.c */
 QDR_NODISCARD qdr_status qdri_cuda_dev_create(const qdri_cuda_opts *opts, qdri_dev **dev);

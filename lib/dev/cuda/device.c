@@ -153,7 +153,7 @@ static const qdri_dev_table cuda_table = {
 static qdr_status open_gpu(qdri_cuda_dev *dev)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const qdri_gpu *gpu = &dev->gpu;
+    const qdr_gpu *gpu = &dev->gpu;
     QDR_TRY(qdri_cuda_find_gpu(dev->opts.number, &dev->gpu));
     if (gpu->major < 8) /* bf16 products and the compiled kernels need sm_80 */
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,

@@ -16,7 +16,7 @@ _Static_assert(2 * sizeof(head) <= HEAD_BYTES, "it has room for those of A and B
 
 qdr_status qdri_cuda_check_rounding(const qdri_dev *dev)
 {
-    const qdri_gpu *gpu = &((const qdri_cuda_dev *)dev)->gpu;
+    const qdr_gpu *gpu = &((const qdri_cuda_dev *)dev)->gpu;
     if (10 * gpu->major + gpu->minor >= 89) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                     "cuda: GPU %d, %.100s, has compute capability %d.%d, but products in fp8 need 8.9 (Ada) or later; "

@@ -141,12 +141,13 @@ qdr_status qdri_cuda_find_versions(qdri_cuda_versions *versions)
                     cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu)
+qdr_status qdri_cuda_find_gpu(int number, qdr_gpu *gpu)
 {
     qdri_cuda_versions versions;
     struct cudaDeviceProp properties;
+    size_t bytes_free = 0, bytes = 0;
     const qdri_cuda_dev here = {.opts = {.number = number}};
-    *gpu = (qdri_gpu){.number = number};
+    *gpu = (qdr_gpu){.number = number};
     QDR_TRY(qdri_cuda_find_versions(&versions));
     if (versions.n_gpus == 0)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "cuda: the driver is installed, but there is no GPU; see nvidia-smi and "
@@ -160,9 +161,10 @@ qdr_status qdri_cuda_find_gpu(int number, qdri_gpu *gpu)
     gpu->n_sms = properties.multiProcessorCount;
     gpu->major = properties.major;
     gpu->minor = properties.minor;
-    gpu->bytes = properties.totalGlobalMem;
     QDRI_CUDA_TRY(&here, cudaDeviceGetPCIBusId(gpu->bus, sizeof gpu->bus, number));
     QDRI_CUDA_ENTER(&here);
-    QDRI_CUDA_TRY(&here, cudaMemGetInfo(&gpu->bytes_free, &gpu->bytes));
+    QDRI_CUDA_TRY(&here, cudaMemGetInfo(&bytes_free, &bytes));
+    gpu->bytes = (int64_t)bytes;
+    gpu->bytes_free = (int64_t)bytes_free;
     return QDR_OK;
 }

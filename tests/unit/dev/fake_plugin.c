@@ -37,11 +37,14 @@ static qdr_status find_versions(qdri_cuda_versions *versions)
     return QDR_OK;
 }
 
-static qdr_status find_gpu(int number, qdri_gpu *gpu)
+static qdr_status find_gpu(int number, qdr_gpu *gpu)
 {
     if (is("lost") && number == 0) return fail(QDR_ERR_DEVICE, "cuda: GPU 0 is lost in the test; start anew");
-    *gpu = (qdri_gpu){
-        .number = number, .n_sms = 132, .major = 9 - number, .bytes = (size_t)80 << 30, .bytes_free = (size_t)79 << 30};
+    *gpu = (qdr_gpu){.number = number,
+                     .n_sms = 132,
+                     .major = 9 - number,
+                     .bytes = (int64_t)80 << 30,
+                     .bytes_free = (int64_t)79 << 30};
     snprintf(gpu->name, sizeof gpu->name, "Fake %d", number);
     snprintf(gpu->bus, sizeof gpu->bus, "FFFF:A%d:00.0", number);
     return QDR_OK;
