@@ -42,12 +42,11 @@ typedef struct qdri_planned_grid {
     qdr_plan_result result;
 } qdri_planned_grid;
 
-/* As qdr_search_result, with the plans, the fastest first; least_memory: if none fits. */
+/* As qdr_search_result, with the plans, the fastest first. */
 typedef struct qdri_search_result {
     int n_best;
     qdri_planned_grid best[QDR_MAX_BEST];
     int64_t n_candidates, n_fitting, n_bounded, n_simulated;
-    qdri_planned_grid least_memory;
 } qdri_search_result;
 
 struct qdr_model {

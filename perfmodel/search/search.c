@@ -433,8 +433,6 @@ qdr_status qdri_model_search(qdr_model *model, const qdr_search_opts *opts, qdri
     qdri_search_grids(s.opts.n_ranks, s.opts.ranks, bound_next_grid, &s);
     if (s.status == QDR_OK) simulate_plans(&s);
     if (s.status == QDR_OK) choose_panels(&s, n_wanted);
-    if (s.status == QDR_OK && result->n_best == 0)
-        s.status = qdri_model_least_memory(model, opts, &result->least_memory);
     free(s.cases.of);
     free(s.plans.of);
     if (s.status != QDR_OK) memset(result, 0, sizeof *result);

@@ -110,25 +110,6 @@ void planning_begin(planned_grid *planned)
     *planned = (planned_grid){{QDR_INIT(qdr_plan)}, {QDR_INIT(qdr_plan_result)}};
 }
 
-qdr_status planning_search(qdr_model *model, const qdr_search_opts *opts, found_plans *found)
-{
-    qdr_search_result result = {QDR_INIT(qdr_search_result)};
-    memset(found, 0, sizeof *found);
-    qdr_status status = qdr_model_search(model, opts, &result);
-    found->n_best = result.n_best;
-    found->n_candidates = result.n_candidates;
-    found->n_fitting = result.n_fitting;
-    found->n_bounded = result.n_bounded;
-    found->n_simulated = result.n_simulated;
-    for (int i = 0; i < result.n_best && status == QDR_OK; i++) {
-        planning_begin(&found->best[i]);
-        status = qdr_model_best(model, i, &found->best[i].plan, &found->best[i].result);
-    }
-    planning_begin(&found->least_memory);
-    if (result.n_best > 0 || status != QDR_OK) return status;
-    return qdr_model_least_memory(model, opts, &found->least_memory.plan, &found->least_memory.result);
-}
-
 /* ---- words of the command line ---- */
 
 static int read_codecs(const char *value, int allows_auto, codec_choice *choice, failure *why)

@@ -41,16 +41,7 @@ typedef struct planned_grid {
     qdr_plan_result result;
 } planned_grid;
 
-/* What a search has found: its numbers, as qdr_search_result has them, and its plans, the fastest first; if none fits,
- * the one that needs least. */
-typedef struct found_plans {
-    int n_best;
-    int64_t n_candidates, n_fitting, n_bounded, n_simulated;
-    planned_grid best[QDR_MAX_BEST];
-    planned_grid least_memory;
-} found_plans;
-qdr_status planning_search(qdr_model *model, const qdr_search_opts *opts, found_plans *found);
-/* Its members for a function that fills them. */
+/* For a function that fills it. */
 void planning_begin(planned_grid *planned);
 
 /* Codecs of plans; is_auto ("auto:hybrid"): those of them that make a plan's step shorter. */

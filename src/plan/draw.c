@@ -265,8 +265,8 @@ void plan_draw(FILE *file, const void *user, failure *why)
         file, PICTURE_MARGIN, 46, SVG_GREY,
         "A step of %lld sequence%s of %lld tokens in %s; %lld plans on all grids, at most %lld of them fit in %.4g GiB",
         (long long)best->batch, PLURAL(best->batch), (long long)plan_sequence(answer->network, best),
-        qdr_dtype_name(best->dtype), (long long)answer->found.n_candidates, (long long)answer->found.n_fitting,
-        answer->machine->memory_bytes / GIB);
+        qdr_dtype_name(best->dtype), (long long)answer->found.counts.n_candidates,
+        (long long)answer->found.counts.n_fitting, answer->machine->memory_bytes / GIB);
     svg_flow key = svg_flow_begin(PICTURE_MARGIN, 72, PICTURE_WIDTH - 2 * PICTURE_MARGIN, 0);
     for (int i = 0; i < N_TERMS; i++)
         if (is_used(&all, terms[i].term)) svg_key_item(file, &key, terms[i].colour, 12, terms[i].text);

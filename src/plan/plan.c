@@ -169,7 +169,7 @@ static int save_plan(const plan_answer *answer, failure *why)
 static int put_out(plan_answer *answer, failure *why)
 {
     const plan_options *options = answer->options;
-    if (answer->found.n_best == 0) return plan_nothing_fits(answer, why);
+    if (answer->found.counts.n_best == 0) return plan_nothing_fits(answer, why);
     /* Files come first: a file that cannot be written is reported before much is printed. */
     if (options->out && save_plan(answer, why)) return why->code;
     if (options->svg && files_write("--svg", options->svg, plan_draw, answer, why)) return why->code;

@@ -35,6 +35,13 @@ typedef struct plan_row {
 
 enum { MAX_KNOWN_METHODS = 6 };
 
+/* What a search has found: numbers, and plans, the fastest first; if none fits, the one that needs least. */
+typedef struct found_plans {
+    qdr_search_result counts;
+    planned_grid best[QDR_MAX_BEST];
+    planned_grid least_memory;
+} found_plans;
+
 typedef struct plan_answer {
     const plan_options *options;
     const qdr_network *network;
@@ -67,9 +74,8 @@ typedef struct plan_none {
 /* A note on the best plan's levels, as of plan_set_levels(). */
 void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES]);
 
-/* planning_search(); refuses numbers of parts that suit no grid. */
-int plan_search(qdr_model *model, const qdr_search_opts *opts, found_plans *found, failure *why);
-/* The same; with --codec auto:, whose search options have no codecs, each plan has those that pay on it. */
+/* Refuses numbers of parts that suit no grid. With --codec auto:, whose search options have no codecs, each plan has
+ * those that pay on it. */
 int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, found_plans *found, failure *why);
 /* The best plans, and the known methods whether they fit or not, as rows: of methods that do not, the variant that
  * needs least. If nothing fits, only the plan with the least memory; of zero bytes if there is none. */

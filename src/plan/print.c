@@ -89,7 +89,7 @@ static void print_why(FILE *file, const plan_answer *answer)
     const found_plans *found = &answer->found;
     const planned_grid *first = &found->best[0], *second = &found->best[1];
     print_grid(file, &first->plan);
-    if (found->n_best < 2) {
+    if (found->counts.n_best < 2) {
         fputs(answer->options->search.n_best == 1 ? " is the fastest; --top 2 says why it beats the second."
                                                   : " is the only grid that fits.",
               file);
@@ -133,7 +133,7 @@ static void print_slower(FILE *file, const plan_answer *answer, const planned_gr
     const planned_grid *best = &answer->found.best[0];
     print_choices(file, &planned->plan);
     fprintf(file, " takes %s", time_in_words(planned->result.secs).text);
-    if (answer->found.n_best == 0) {
+    if (answer->found.counts.n_best == 0) {
         fputs(" and fits, but the given options exclude it.", file);
         return;
     }
@@ -175,10 +175,10 @@ int plan_print_why_not(FILE *file, plan_answer *answer, failure *why)
     memcpy(opts.ranks, axes, sizeof opts.ranks);
     opts.n_best = 1;
     if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
-    if (found.n_candidates == 0)
+    if (found.counts.n_candidates == 0)
         fprintf(file, "%dx%dx%dx%d has %lld cells for a batch of %lld: some would have nothing to do.", size.x, size.y,
                 size.z, size.d, (long long)size.z * size.d, (long long)opts.batch);
-    else if (found.n_best == 0)
+    else if (found.counts.n_best == 0)
         print_memory(file, answer, &found.least_memory);
     else
         print_slower(file, answer, &found.best[0]);
@@ -314,8 +314,8 @@ void plan_print_table(const plan_answer *answer)
     for (int i = 0; i < answer->n_rows; i++) print_row(answer, &answer->rows[i], unit);
     putchar('\n');
     printf("%lld plans, of which at most %lld fit in %.4g GiB; %lld were simulated, and bounds rule out the rest.\n",
-           (long long)found->n_candidates, (long long)found->n_fitting, answer->machine->memory_bytes / GIB,
-           (long long)found->n_simulated);
+           (long long)found->counts.n_candidates, (long long)found->counts.n_fitting,
+           answer->machine->memory_bytes / GIB, (long long)found->counts.n_simulated);
     print_why(stdout, answer);
     putchar('\n');
     plan_padding(answer->network, &answer->rows[0].planned.plan, note_print, NULL);
@@ -433,10 +433,10 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
         answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
         answer->machine->ranks_per_node, "batch", (json_int_t)best->batch, "sequence",
         (json_int_t)plan_sequence(answer->network, best), "dtype", qdr_dtype_name(asked->dtype), "memory_bytes",
-        answer->machine->memory_bytes, "counts", "plans", (json_int_t)found->n_candidates, "fitting",
-        (json_int_t)found->n_fitting, "bounded", (json_int_t)found->n_bounded, "simulated",
-        (json_int_t)found->n_simulated, "plans", json_of_rows(answer, 0), "known_methods", json_of_rows(answer, 1),
-        "why", sentences[0], "padding", padding, "notes", notes);
+        answer->machine->memory_bytes, "counts", "plans", (json_int_t)found->counts.n_candidates, "fitting",
+        (json_int_t)found->counts.n_fitting, "bounded", (json_int_t)found->counts.n_bounded, "simulated",
+        (json_int_t)found->counts.n_simulated, "plans", json_of_rows(answer, 0), "known_methods",
+        json_of_rows(answer, 1), "why", sentences[0], "padding", padding, "notes", notes);
     if (object && sentences[1]) json_object_set_new(object, "why_not", json_string(sentences[1]));
     if (object && sentences[2]) {
         qdr_plan_checkpoint saved = {QDR_INIT(qdr_plan_checkpoint)};

@@ -36,12 +36,23 @@ void plan_levels_note(const plan_answer *answer, char note[LEVELS_NOTE_BYTES])
         plan_set_levels(&answer->options->parts, answer->machine, &plan, note);
 }
 
-int plan_search(qdr_model *model, const qdr_search_opts *opts, found_plans *found, failure *why)
+static int search(qdr_model *model, const qdr_search_opts *opts, found_plans *found, failure *why)
 {
     const int has_numbers = opts->gradient_parts > 0 || opts->optimizer_parts > 0;
-    if (fail_status(why, planning_search(model, opts, found))) return why->code;
     const int has_enough = opts->batch >= opts->n_ranks; /* sequences for all cells of any grid */
-    return found->n_candidates == 0 && has_numbers && has_enough ? refuse_parts(opts, why) : EXIT_OK;
+    planned_grid *least = &found->least_memory;
+    memset(found, 0, sizeof *found);
+    found->counts.size = sizeof found->counts;
+    fail_status(why, qdr_model_search(model, opts, &found->counts));
+    for (int i = 0; i < found->counts.n_best && !why->code; i++) {
+        planning_begin(&found->best[i]);
+        fail_status(why, qdr_model_best(model, i, &found->best[i].plan, &found->best[i].result));
+    }
+    planning_begin(least);
+    if (found->counts.n_best == 0 && !why->code)
+        fail_status(why, qdr_model_least_memory(model, opts, &least->plan, &least->result));
+    if (why->code) return why->code;
+    return found->counts.n_candidates == 0 && has_numbers && has_enough ? refuse_parts(opts, why) : EXIT_OK;
 }
 
 /* ---- codecs ---- */
@@ -63,19 +74,19 @@ static int keep_best(qdr_model *model, double limit_bytes, const qdr_search_opts
 {
     planned_grid all[2 * QDR_MAX_BEST];
     const double limit = opts->memory_bytes > 0 ? opts->memory_bytes : limit_bytes;
-    const int most = opts->n_best ? opts->n_best : 10, n = found->n_best + coded->n_best;
-    memcpy(all, found->best, (size_t)found->n_best * sizeof *all);
-    memcpy(all + found->n_best, coded->best, (size_t)coded->n_best * sizeof *all);
+    const int most = opts->n_best ? opts->n_best : 10, n = found->counts.n_best + coded->counts.n_best;
+    memcpy(all, found->best, (size_t)found->counts.n_best * sizeof *all);
+    memcpy(all + found->counts.n_best, coded->best, (size_t)coded->counts.n_best * sizeof *all);
     for (int i = 0; i < n; i++)
         if (fail_status(why,
                         qdr_model_choose_codecs(model, opts->codecs, opts->memory_bytes, &all[i].plan, &all[i].result)))
             return why->code;
     qsort(all, (size_t)n, sizeof *all, by_secs);
-    found->n_best = 0;
-    for (int i = 0; i < n && found->n_best < most; i++) {
+    found->counts.n_best = 0;
+    for (int i = 0; i < n && found->counts.n_best < most; i++) {
         int is_known = all[i].result.memory_bytes > limit;
-        for (int j = 0; j < found->n_best; j++) is_known |= is_same_grid(&all[i].plan, &found->best[j].plan);
-        if (!is_known) found->best[found->n_best++] = all[i];
+        for (int j = 0; j < found->counts.n_best; j++) is_known |= is_same_grid(&all[i].plan, &found->best[j].plan);
+        if (!is_known) found->best[found->counts.n_best++] = all[i];
     }
     return EXIT_OK;
 }
@@ -84,9 +95,9 @@ int plan_search_codecs(const plan_answer *answer, const qdr_search_opts *opts, f
 {
     static found_plans coded; /* static because it is large */
     qdr_search_opts with = *opts;
-    if (plan_search(answer->model, opts, found, why) || !answer->options->codec.is_auto) return why->code;
+    if (search(answer->model, opts, found, why) || !answer->options->codec.is_auto) return why->code;
     with.codecs = &answer->options->codec.codecs;
-    if (plan_search(answer->model, &with, &coded, why)) return why->code;
+    if (search(answer->model, &with, &coded, why)) return why->code;
     return keep_best(answer->model, answer->machine->memory_bytes, &with, &coded, found, why);
 }
 
@@ -115,9 +126,9 @@ static int find_method(plan_answer *answer, const method *known, failure *why)
     row->has_enough = opts.batch >= cells;
     if (!row->has_enough) opts.batch = cells;
     if (plan_search_codecs(answer, &opts, &found, why)) return why->code;
-    if (found.n_best == 0) {
+    if (found.counts.n_best == 0) {
         opts.memory_bytes = found.least_memory.result.memory_bytes;
-        if (plan_search_codecs(answer, &opts, &found, why) || found.n_best == 0) return why->code;
+        if (plan_search_codecs(answer, &opts, &found, why) || found.counts.n_best == 0) return why->code;
     }
     answer->n_rows++;
     row->planned = found.best[0];
@@ -167,8 +178,8 @@ int plan_find(plan_answer *answer, failure *why)
 {
     found_plans *found = &answer->found;
     const qdr_search_opts *asked = &answer->options->search;
-    if (plan_search_codecs(answer, asked, found, why) || found->n_best == 0) return why->code;
-    answer->n_rows = answer->found.n_best;
+    if (plan_search_codecs(answer, asked, found, why) || found->counts.n_best == 0) return why->code;
+    answer->n_rows = answer->found.counts.n_best;
     for (int i = 0; i < answer->n_rows; i++) {
         answer->rows[i].planned = answer->found.best[i];
         answer->rows[i].has_enough = 1;
