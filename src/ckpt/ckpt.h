@@ -45,8 +45,8 @@ int ckpt_is_real(const qdr_tensor *tensor);
 int ckpt_same_shape(const qdr_tensor *a, const qdr_tensor *b);
 /* Rows and columns of a tensor: those of a vector are its elements, with one column. INT64_MAX: columns that cannot be
  * counted, of a tensor without rows. */
-int64_t ckpt_rows(int n_dims, const int64_t *shape);
-int64_t ckpt_columns_of(int n_dims, const int64_t *shape);
+int64_t ckpt_rows(const qdr_tensor *tensor);
+int64_t ckpt_columns_of(const qdr_tensor *tensor);
 
 /* How far a long command is, on a terminal. */
 typedef struct ckpt_progress {

@@ -210,12 +210,10 @@ static void check_parameter(const qdr_network_parameter *parameter, void *user)
         return;
     }
     const ckpt_source *source = &plan->sources[c->at];
-    qdr_tensor found = {.n_dims = source->n_dims};
-    memcpy(found.shape, source->shape, sizeof found.shape);
     c->is_known[c->at] = 1;
-    if (!ckpt_same_shape(&found, &wanted))
+    if (!ckpt_same_shape(&source->tensor, &wanted))
         fail(c->why, EXIT_USAGE, "%s: %s is %s, but %s by %s; use the config.json of these tensors",
-             ckpt_show(plan->path).text, parameter->name, ckpt_shape(&found).text, ckpt_shape(&wanted).text,
+             ckpt_show(plan->path).text, parameter->name, ckpt_shape(&source->tensor).text, ckpt_shape(&wanted).text,
              c->where.text);
 }
 

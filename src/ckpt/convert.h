@@ -51,9 +51,7 @@ char *ckpt_expand(const char *pattern, int64_t block);
 /* A tensor of ours. */
 typedef struct ckpt_source {
     char *name;
-    const char *type; /* that of its pieces */
-    int dtype, n_dims;
-    int64_t shape[QDR_TENSOR_MAX_DIMS];
+    qdr_tensor tensor; /* its type, that of its pieces, and its shape */
     int n_pieces, pieces[CKPT_PARTS]; /* tensors of the input, joined along the first axis */
     int is_transposed; /* pieces are stored as [columns, rows] */
     const ckpt_rule *rule; /* by which pieces are stored; NULL: there is no map */

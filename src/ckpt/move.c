@@ -118,11 +118,11 @@ static int64_t swapped(int64_t row, int64_t outer, int64_t inner, int64_t run)
 static int read_rows(const moving *m, int64_t row, int64_t row_end, int64_t col, int64_t cols, char *to, failure *why)
 {
     const ckpt_source *source = m->source;
-    const int64_t n_cols = ckpt_columns_of(source->n_dims, source->shape), heads = m->plan->heads;
+    const int64_t n_cols = ckpt_columns_of(&source->tensor), heads = m->plan->heads;
     int64_t begin = 0; /* of the piece */
     for (int i = 0; i < source->n_pieces; i++) {
         const qdr_tensor *piece = qdr_safetensors_tensor(m->plan->file, source->pieces[i]);
-        const int64_t n_rows = source->is_transposed ? piece->shape[1] : ckpt_rows(piece->n_dims, piece->shape);
+        const int64_t n_rows = source->is_transposed ? piece->shape[1] : ckpt_rows(piece);
         const int64_t end = smaller(row_end, begin + n_rows), run = run_rows(source->rule, n_rows, heads);
         for (int64_t from = larger(row, begin), stop; from < end; from = stop) {
             int64_t at = from - begin;
@@ -179,7 +179,7 @@ int ckpt_move(const ckpt_plan *plan, const ckpt_output *output, qdr_safetensors 
 {
     const ckpt_source *source = &plan->sources[output->source];
     const qdr_tensor *tensor = &output->tensor;
-    const int64_t n_cols = ckpt_columns_of(source->n_dims, source->shape);
+    const int64_t n_cols = ckpt_columns_of(&source->tensor);
     const ckpt_rule *from = source->rule, *to_rule = output->rule;
     const int is_transposed = to_rule && to_rule->is_transposed, is_turned = source->is_transposed != is_transposed;
     const int is_by_head = (from && from->by_head) || (to_rule && to_rule->by_head);

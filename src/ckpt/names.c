@@ -35,7 +35,7 @@ static int is_cut_by(const ckpt_rule *rule) { return rule->is_transposed || rule
 static int check_heads(const making *m, const ckpt_rule *rule, const ckpt_source *source, failure *why)
 {
     const ckpt_plan *plan = m->plan;
-    const int64_t rows = ckpt_rows(source->n_dims, source->shape);
+    const int64_t rows = ckpt_rows(&source->tensor);
     if (!rule->by_head) return EXIT_OK;
     if (!plan->heads)
         return fail(why, EXIT_USAGE,
@@ -90,27 +90,23 @@ static int check_piece(const making *m, const ckpt_source *source, const qdr_ten
 static int add_piece(const making *m, ckpt_source *source, int index, failure *why)
 {
     const qdr_tensor *piece = input_of(m->plan, index);
-    int64_t shape[QDR_TENSOR_MAX_DIMS];
+    qdr_tensor rows = *piece, *all = &source->tensor;
     source->pieces[source->n_pieces++] = index;
     if (source->rule && check_piece(m, source, piece, why)) return why->code;
-    memcpy(shape, piece->shape, sizeof shape);
     if (source->is_transposed) {
-        shape[0] = piece->shape[1];
-        shape[1] = piece->shape[0];
+        rows.shape[0] = piece->shape[1];
+        rows.shape[1] = piece->shape[0];
     }
     if (source->n_pieces == 1) {
-        source->n_dims = piece->n_dims;
-        source->type = piece->type;
-        source->dtype = piece->dtype;
-        memcpy(source->shape, shape, sizeof shape);
+        *all = rows;
         return EXIT_OK;
     }
-    const size_t others = (size_t)(source->n_dims - 1) * sizeof *shape;
-    if (piece->n_dims != source->n_dims || memcmp(shape + 1, source->shape + 1, others) != 0)
+    const size_t others = (size_t)(all->n_dims - 1) * sizeof *all->shape;
+    if (rows.n_dims != all->n_dims || memcmp(rows.shape + 1, all->shape + 1, others) != 0)
         return fail(why, EXIT_USAGE, "%s: %s has the shape %s, which does not fit %s, with which it is joined",
                     ckpt_show(m->plan->path).text, ckpt_show(piece->name).text, ckpt_shape(piece).text,
                     ckpt_show(input_of(m->plan, source->pieces[0])->name).text);
-    if (!__builtin_add_overflow(source->shape[0], shape[0], &source->shape[0])) return EXIT_OK;
+    if (!__builtin_add_overflow(all->shape[0], rows.shape[0], &all->shape[0])) return EXIT_OK;
     return fail(why, EXIT_USAGE, "%s: %s has the shape %s, whose rows are too many to be joined",
                 ckpt_show(m->plan->path).text, ckpt_show(piece->name).text, ckpt_shape(piece).text);
 }
@@ -142,7 +138,7 @@ static int add_source(const ckpt_rule *rule, int64_t block, const int *numbers, 
 static int64_t piece_rows(const ckpt_plan *plan, const ckpt_source *source, int part)
 {
     const qdr_tensor *piece = input_of(plan, source->pieces[part]);
-    return source->is_transposed ? piece->shape[1] : ckpt_rows(piece->n_dims, piece->shape);
+    return source->is_transposed ? piece->shape[1] : ckpt_rows(piece);
 }
 
 /* ---- parts ---- */
@@ -153,12 +149,12 @@ static int split(const making *m, const ckpt_rule *rule, int64_t block, const ck
 {
     const ckpt_plan *plan = m->plan;
     const int n = rule->n_theirs;
-    const int64_t all = ckpt_rows(source->n_dims, source->shape);
+    const int64_t all = ckpt_rows(&source->tensor);
     const ckpt_source *first = rule->first ? find_source(m, rule->first, block) : NULL;
     if (rule->first && !first)
         return fail(why, EXIT_USAGE, "%s lacks %s, which says how %s is split", ckpt_show(plan->path).text,
                     ckpt_show(rule->first).text, ckpt_show(source->name).text);
-    rows[0] = first ? ckpt_columns_of(first->n_dims, first->shape) : all / n;
+    rows[0] = first ? ckpt_columns_of(&first->tensor) : all / n;
     for (int part = 1; part < n; part++) rows[part] = (all - rows[0]) / (n - 1);
     int64_t sum = 0;
     for (int part = 0; part < n; part++) sum += rows[part];
@@ -214,20 +210,20 @@ static int add_output(const making *m, int number, char *name, int64_t first_row
                             .first_row = first_row,
                             .n_rows = n_rows,
                             .rule = rule,
-                            .tensor = {.name = name, .type = source->type, .dtype = source->dtype}};
+                            .tensor = source->tensor};
     qdr_tensor *tensor = &output->tensor;
+    tensor->name = name;
+    tensor->has_crc = 0;
     if (is_converted) {
         tensor->type = NULL;
         tensor->dtype = m->naming->dtype;
     }
-    tensor->n_dims = source->n_dims;
-    memcpy(tensor->shape, source->shape, sizeof tensor->shape);
     if (tensor->n_dims) tensor->shape[0] = n_rows;
     if (rule && rule->is_transposed) {
-        tensor->shape[0] = source->shape[1];
+        tensor->shape[0] = source->tensor.shape[1];
         tensor->shape[1] = n_rows;
     }
-    tensor->n_elems = n_rows * ckpt_columns_of(source->n_dims, source->shape);
+    tensor->n_elems = n_rows * ckpt_columns_of(&source->tensor);
     tensor->bytes = bytes_of(plan, source, output);
     return EXIT_OK;
 }
@@ -241,11 +237,11 @@ static int add_outputs(const ckpt_rule *rule, int64_t block, const int *numbers,
     const qdr_tensor *piece = input_of(m->plan, source->pieces[0]);
     const size_t n_prefix = strlen(map->prefix);
     int64_t rows[CKPT_PARTS] = {0}, first_row = 0;
-    if ((rule->is_transposed && source->n_dims != 2) ||
-        (is_cut_by(rule) && (source->n_dims < 1 || !has_whole_bytes(piece))))
+    if ((rule->is_transposed && source->tensor.n_dims != 2) ||
+        (is_cut_by(rule) && (source->tensor.n_dims < 1 || !has_whole_bytes(piece))))
         return fail(why, EXIT_USAGE, "%s: tensor %s is %s with %d dimension%s, which cannot be %s",
-                    ckpt_show(m->plan->path).text, ckpt_show(source->name).text, source->type, source->n_dims,
-                    PLURAL(source->n_dims), rule->is_transposed ? "transposed" : "split");
+                    ckpt_show(m->plan->path).text, ckpt_show(source->name).text, source->tensor.type,
+                    source->tensor.n_dims, PLURAL(source->tensor.n_dims), rule->is_transposed ? "transposed" : "split");
     if (check_heads(m, rule, source, why) || split(m, rule, block, source, rows, why)) return why->code;
     for (int part = 0; part < rule->n_theirs && !why->code; part++) {
         const char *pattern = rule->theirs[part];
@@ -267,9 +263,9 @@ static void make_vector(ckpt_source *source)
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         const size_t bytes = strlen(endings[i]);
         if (n <= bytes || strcmp(source->name + n - bytes, endings[i]) != 0) continue;
-        if (source->n_dims != 2 || source->shape[0] != 1) return;
-        source->n_dims = 1;
-        source->shape[0] = source->shape[1];
+        if (source->tensor.n_dims != 2 || source->tensor.shape[0] != 1) return;
+        source->tensor.n_dims = 1;
+        source->tensor.shape[0] = source->tensor.shape[1];
     }
 }
 
@@ -317,7 +313,7 @@ static int make_outputs(making *m, const char **names, failure *why)
     for (int i = 0; i < plan->n_sources && !why->code; i++) {
         const ckpt_source *source = &plan->sources[i];
         char *name = source->name ? strdup(source->name) : NULL;
-        add_output(m, i, name, 0, ckpt_rows(source->n_dims, source->shape), NULL, why);
+        add_output(m, i, name, 0, ckpt_rows(&source->tensor), NULL, why);
     }
     return why->code;
 }

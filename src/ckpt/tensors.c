@@ -20,12 +20,12 @@ int ckpt_same_shape(const qdr_tensor *a, const qdr_tensor *b)
     return a->n_dims == b->n_dims && memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape) == 0;
 }
 
-int64_t ckpt_rows(int n_dims, const int64_t *shape) { return n_dims ? shape[0] : 1; }
+int64_t ckpt_rows(const qdr_tensor *tensor) { return tensor->n_dims ? tensor->shape[0] : 1; }
 
-int64_t ckpt_columns_of(int n_dims, const int64_t *shape)
+int64_t ckpt_columns_of(const qdr_tensor *tensor)
 {
     int64_t n = 1;
-    for (int i = 1; i < n_dims; i++)
-        if (__builtin_mul_overflow(n, shape[i], &n)) return INT64_MAX;
+    for (int i = 1; i < tensor->n_dims; i++)
+        if (__builtin_mul_overflow(n, tensor->shape[i], &n)) return INT64_MAX;
     return n;
 }
