@@ -69,23 +69,22 @@ static void place_nodes(qdri_net *net)
 
 /* ---- layers that run alone: each list is made when it is first needed, and kept ---- */
 
+enum {
+    LAYER_FORWARD, /* 1 more: adds to Y */
+    LAYER_BACKWARD = LAYER_FORWARD + 2, /* QDRI_N_BACKWARDS each with dX overwritten, added to, not wanted */
+    LAYER_RETURNS = LAYER_BACKWARD + 3 * QDRI_N_BACKWARDS,
+    N_LAYER_LISTS
+};
 struct qdri_layer_lists {
-    qdri_schedule forward[2]; /* 1: adds to Y */
-    qdri_schedule backward[3][QDRI_N_BACKWARDS]; /* dX: overwritten, added to, not wanted */
-    qdri_schedule returns;
+    qdri_schedule of[N_LAYER_LISTS];
 };
 
 /* Empties the lists of an older net. */
 static void begin_lists(qdri_net_lists *lists)
 {
     for (int i = 0; i < lists->n_layers; i++) {
-        struct qdri_layer_lists *layer = lists->layers[i];
-        if (!layer) continue;
-        qdri_schedule_free(&layer->returns);
-        for (int j = 0; j < 2; j++) qdri_schedule_free(&layer->forward[j]);
-        for (int j = 0; j < 3 * QDRI_N_BACKWARDS; j++)
-            qdri_schedule_free(&layer->backward[j / QDRI_N_BACKWARDS][j % QDRI_N_BACKWARDS]);
-        free(layer);
+        for (int j = 0; lists->layers[i] && j < N_LAYER_LISTS; j++) qdri_schedule_free(&lists->layers[i]->of[j]);
+        free(lists->layers[i]);
     }
     free(lists->layers);
     lists->layers = NULL;
@@ -104,14 +103,14 @@ void qdri_net_lists_free(qdri_net_lists *lists)
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) qdri_schedule_free(&lists->backward[i]);
 }
 
-static qdr_status find_layer(const qdri_net *net, qdri_net_lists *lists, int node, struct qdri_layer_lists **layer)
+static qdr_status find_list(const qdri_net *net, qdri_net_lists *lists, int node, int number, qdri_schedule **list)
 {
     if (!lists->layers) {
         QDR_TRY(QDRI_NEW(net->n_nodes, "the lists of layers", &lists->layers));
         lists->n_layers = net->n_nodes;
     }
     if (!lists->layers[node]) QDR_TRY(QDRI_NEW(1, "the lists of a layer", &lists->layers[node]));
-    *layer = lists->layers[node];
+    *list = &lists->layers[node]->of[number];
     return QDR_OK;
 }
 
@@ -126,27 +125,25 @@ static qdr_status keep(qdr_status status, qdri_schedule *schedule, const qdri_sc
 qdr_status qdri_net_list_layer_forward(qdri_net *net, qdri_net_lists *lists, int node, int accumulate_y,
                                        const qdri_schedule **list)
 {
-    struct qdri_layer_lists *layer;
-    QDR_TRY(find_layer(net, lists, node, &layer));
-    qdri_schedule *schedule = &layer->forward[accumulate_y != 0];
+    qdri_schedule *schedule;
+    QDR_TRY(find_list(net, lists, node, LAYER_FORWARD + (accumulate_y != 0), &schedule));
     return keep(schedule->n_tasks ? QDR_OK : qdri_net_layer_forward(net, node, accumulate_y, schedule), schedule, list);
 }
 
 qdr_status qdri_net_list_layer_backward(qdri_net *net, qdri_net_lists *lists, int node, int flags,
                                         qdri_gradient_mode mode, const qdri_schedule **list)
 {
-    struct qdri_layer_lists *layer;
+    qdri_schedule *schedule;
     const int dx = flags & QDR_NO_DX ? 2 : (flags & QDR_DX_ACCUMULATE) != 0;
-    QDR_TRY(find_layer(net, lists, node, &layer));
-    qdri_schedule *schedule = &layer->backward[dx][2 * (int)mode + ((flags & QDR_DEFER_SYNC) != 0)];
+    const int number = dx * QDRI_N_BACKWARDS + 2 * (int)mode + ((flags & QDR_DEFER_SYNC) != 0);
+    QDR_TRY(find_list(net, lists, node, LAYER_BACKWARD + number, &schedule));
     return keep(schedule->n_tasks ? QDR_OK : qdri_net_layer_backward(net, node, flags, mode, schedule), schedule, list);
 }
 
 qdr_status qdri_net_list_layer_returns(qdri_net *net, qdri_net_lists *lists, int node, const qdri_schedule **list)
 {
-    struct qdri_layer_lists *layer;
-    QDR_TRY(find_layer(net, lists, node, &layer));
-    qdri_schedule *schedule = &layer->returns;
+    qdri_schedule *schedule;
+    QDR_TRY(find_list(net, lists, node, LAYER_RETURNS, &schedule));
     return keep(schedule->n_tasks ? QDR_OK : qdri_net_returns(net, node, schedule), schedule, list);
 }
 
@@ -246,13 +243,6 @@ static void change_list(const qdri_net *net, qdri_schedule *list)
             qdri_task_set_codec(&net->position, &net->coding, &list->tasks[i]);
 }
 
-static void change_layer(const qdri_net *net, struct qdri_layer_lists *layer)
-{
-    for (int i = 0; i < 2; i++) change_list(net, &layer->forward[i]);
-    for (int i = 0; i < 3 * QDRI_N_BACKWARDS; i++)
-        change_list(net, &layer->backward[i / QDRI_N_BACKWARDS][i % QDRI_N_BACKWARDS]);
-}
-
 qdr_status qdri_net_change_coding(qdri_net *net, qdri_net_lists *lists, const qdri_coding *coding)
 {
     QDR_TRY(qdri_parameters_check_feedback(net, coding));
@@ -261,6 +251,6 @@ qdr_status qdri_net_change_coding(qdri_net *net, qdri_net_lists *lists, const qd
     change_list(net, &lists->first_forward);
     for (int i = 0; i < QDRI_N_BACKWARDS; i++) change_list(net, &lists->backward[i]);
     for (int i = 0; i < lists->n_layers; i++)
-        if (lists->layers[i]) change_layer(net, lists->layers[i]);
+        for (int j = 0; lists->layers[i] && j < N_LAYER_LISTS; j++) change_list(net, &lists->layers[i]->of[j]);
     return QDR_OK;
 }
