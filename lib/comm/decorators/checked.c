@@ -171,6 +171,12 @@ static qdr_status write_counts(void *args)
     return QDR_OK;
 }
 
+/* A step of a check: on the stream, or, if streams run no host work, on the calling thread, before the launch. */
+static qdr_status run(const checked_comm *checked, qdri_work_fn fn, void *args, size_t bytes, qdr_stream *stream)
+{
+    return qdri_dev_runs_work(checked->base.dev) ? qdri_work_anywhere(stream, fn, args, bytes) : fn(args);
+}
+
 /* Gathers n_bytes from every member, one after the other, and then runs the comparison. */
 static qdr_status exchange(checked_comm *checked, void *data, size_t n_bytes,
                            qdr_status (*compare)(const checked_comm *checked), qdr_stream *stream)
@@ -182,55 +188,37 @@ static qdr_status exchange(checked_comm *checked, void *data, size_t n_bytes,
                             .count = (int64_t)n_bytes,
                             .label = checked->records[checked->base.rank].text,
                             .is_check = 1};
-    QDR_TRY(qdri_comm_launch(checked->base.inner, &coll, stream));
-    return qdri_work_anywhere(stream, run_comparison, &self, sizeof self);
-}
-
-/* ---- if streams run no host work: on the calling thread, before the launch ---- */
-
-static qdr_status exchange_on_host(const checked_comm *checked, void *data, size_t n_bytes)
-{
+    if (qdri_dev_runs_work(checked->base.dev)) {
+        QDR_TRY(qdri_comm_launch(checked->base.inner, &coll, stream));
+        return qdri_work_anywhere(stream, run_comparison, &self, sizeof self);
+    }
     for (int j = 0; j < checked->base.size; j++)
         QDR_TRY(qdri_comm_broadcast(checked->base.inner, j, (char *)data + (size_t)j * n_bytes, n_bytes));
-    return QDR_OK;
+    return compare(checked);
 }
 
-static qdr_status check_on_host(checked_comm *checked, const qdri_coll *coll)
+static qdr_status check(checked_comm *checked, const qdri_coll *coll, qdr_stream *stream)
 {
     const size_t size = (size_t)checked->base.size;
-    checked->records[checked->base.rank] = record_of(&checked->base, coll);
-    QDR_TRY(exchange_on_host(checked, checked->records, sizeof(record)));
-    QDR_TRY(compare_calls(checked));
+    writing self = {checked, record_of(&checked->base, coll)};
+    counting counts = {checked, *coll};
+    _Static_assert(sizeof self <= QDRI_WORK_BYTES, "a record must fit into work of a stream");
+    QDR_TRY(run(checked, write_record, &self, sizeof self, stream));
+    QDR_TRY(exchange(checked, checked->records, sizeof(record), compare_calls, stream));
     if (coll->kind != QDR_ALL_TO_ALL) return QDR_OK;
-    counting self = {checked, *coll};
     if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
-    QDR_TRY(write_counts(&self));
-    QDR_TRY(exchange_on_host(checked, checked->counts, 2 * size * sizeof(int64_t)));
-    return compare_counts(checked);
+    QDR_TRY(run(checked, write_counts, &counts, sizeof counts, stream));
+    return exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream);
 }
 
 /* After a difference the device drops all later work. */
 static qdr_status checked_launch(qdri_comm *comm, const qdri_coll *coll, qdr_stream *stream)
 {
-    checked_comm *checked = (checked_comm *)comm;
-    if (!qdri_dev_runs_work(comm->dev)) {
-        const qdr_status status = check_on_host(checked, coll);
-        if (status == QDR_OK) return qdri_comm_launch(comm->inner, coll, stream);
-        qdri_dev_poison(comm->dev, status, qdr_last_error()); /* here, too, a difference is an asynchronous error */
-        return QDR_OK;
-    }
-    const writing self = {checked, record_of(comm, coll)};
-    _Static_assert(sizeof self <= QDRI_WORK_BYTES, "a record must fit into work of a stream");
-    QDR_TRY(qdri_work_anywhere(stream, write_record, &self, sizeof self));
-    QDR_TRY(exchange(checked, checked->records, sizeof(record), compare_calls, stream));
-    if (coll->kind == QDR_ALL_TO_ALL) {
-        const size_t size = (size_t)comm->size;
-        const counting counts = {checked, *coll};
-        if (!checked->counts) QDR_TRY(QDRI_NEW(2 * size * size, "counts of an all-to-all", &checked->counts));
-        QDR_TRY(qdri_work_anywhere(stream, write_counts, &counts, sizeof counts));
-        QDR_TRY(exchange(checked, checked->counts, 2 * size * sizeof(int64_t), compare_counts, stream));
-    }
-    return qdri_comm_launch(comm->inner, coll, stream);
+    const qdr_status status = check((checked_comm *)comm, coll, stream);
+    if (status == QDR_OK) return qdri_comm_launch(comm->inner, coll, stream);
+    if (qdri_dev_runs_work(comm->dev)) return status;
+    qdri_dev_poison(comm->dev, status, qdr_last_error()); /* here, too, a difference is an asynchronous error */
+    return QDR_OK;
 }
 
 static void checked_free(checked_comm *checked)
