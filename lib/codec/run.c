@@ -31,7 +31,6 @@ static int has_kernels(const qdri_message *message, const qdri_dev *dev)
     return qdri_codec_bits(message->codec) || (message->codec->kind == QDR_CODEC_BF16 && !qdri_dev_runs_work(dev));
 }
 
-/* Of integers or BF16. */
 static qdri_kernel codec_kernel(const qdri_message *message, qdri_kernel_kind kind)
 {
     qdri_kernel kernel = {.kind = kind, .dtype = message->dtype};
@@ -41,13 +40,6 @@ static qdri_kernel codec_kernel(const qdri_message *message, qdri_kernel_kind ki
     kernel.u.codec.block = qdri_codec_block(message->codec);
     kernel.u.codec.flags = message->codec->flags;
     kernel.u.codec.own = -1;
-    return kernel;
-}
-
-static qdri_kernel lossless_kernel(const qdri_message *message, qdri_kernel_kind kind)
-{
-    qdri_kernel kernel = {.kind = kind, .dtype = message->dtype};
-    kernel.u.codec.n = message->n;
     return kernel;
 }
 
@@ -76,24 +68,20 @@ qdr_status qdri_encode(qdr_stream *stream, const qdri_message *message, const vo
                        void *wire, int64_t *bytes)
 {
     const qdr_dtype dtype = message->dtype;
+    const qdr_codec_kind codec = message->codec->kind;
     const int is_coded = message->n > 0 && qdri_codec_shortens(message->codec, dtype);
-    if (is_coded && message->codec->kind == QDR_CODEC_LOSSLESS) {
-        qdri_kernel pack = lossless_kernel(message, QDRI_K_PACK);
-        pack.u.codec.x = x;
-        pack.u.codec.wire = wire;
-        pack.u.codec.n_bytes = bytes; /* only there: the stream may still be writing an earlier message's */
-        return qdri_kernel_run(stream, &pack);
-    }
-    *bytes = qdri_message_bytes(message);
-    if (is_coded && message->codec->kind == QDR_CODEC_ZFP) return qdri_zfp_encode(stream, message, x, wire);
+    const int packs = is_coded && codec == QDR_CODEC_LOSSLESS; /* the stream may still be writing an earlier length */
+    if (!packs) *bytes = qdri_message_bytes(message);
     if (!is_coded) return qdri_copy(stream, wire, x, (size_t)message->n * qdr_dtype_bytes(dtype));
+    if (codec == QDR_CODEC_ZFP) return qdri_zfp_encode(stream, message, x, wire);
     qdri_kernel kernel = cast_kernel(dtype, QDR_BF16, message->n, x, wire);
-    if (message->codec->kind == QDR_CODEC_BF16) return qdri_kernel_run(stream, &kernel);
-    kernel = codec_kernel(message, QDRI_K_ENCODE);
+    if (codec == QDR_CODEC_BF16) return qdri_kernel_run(stream, &kernel);
+    kernel = codec_kernel(message, packs ? QDRI_K_PACK : QDRI_K_ENCODE);
     kernel.u.codec.x = x;
     kernel.u.codec.feedback = feedback;
     kernel.u.codec.seed = seed;
     kernel.u.codec.wire = wire;
+    kernel.u.codec.n_bytes = bytes;
     return qdri_kernel_run(stream, &kernel);
 }
 
@@ -106,12 +94,9 @@ qdr_status qdri_decode(qdr_stream *stream, const qdri_message *message, const vo
     if (message->n == 0) return QDR_OK;
     if (is_coded && message->codec->kind == QDR_CODEC_ZFP) return qdri_zfp_decode(stream, message, wire, is_added, y);
     if (is_coded && message->codec->kind != QDR_CODEC_BF16) {
-        qdri_kernel kernel = qdri_codec_bits(message->codec) ? codec_kernel(message, QDRI_K_DECODE)
-                                                             : lossless_kernel(message, QDRI_K_UNPACK);
-        if (kernel.kind == QDRI_K_UNPACK) {
-            kernel.u.codec.stride = (size_t)bytes;
-            kernel.u.codec.n_bytes = (int64_t *)(uintptr_t)message->n_bytes; /* only read */
-        }
+        qdri_kernel kernel = codec_kernel(message, qdri_codec_bits(message->codec) ? QDRI_K_DECODE : QDRI_K_UNPACK);
+        kernel.u.codec.stride = (size_t)bytes;
+        kernel.u.codec.n_bytes = (int64_t *)(uintptr_t)message->n_bytes; /* only read */
         kernel.u.codec.wire = (void *)(uintptr_t)wire; /* only read */
         kernel.u.codec.y = y;
         kernel.accumulate = is_added;
@@ -160,23 +145,6 @@ static qdr_status add_to(qdr_stream *stream, float *total, const void *more, qdr
     return add(stream, &all, dtype, more, total);
 }
 
-/* Messages of bf16, whose elements are added as they are. */
-static qdr_status sum_bf16(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
-{
-    float *total = sum->scratch;
-    const char *next = sum->sources;
-    for (int i = 0; i < sum->n_sources; i++) {
-        const int is_own = i == sum->own;
-        QDR_TRY(add_to(stream, total, is_own ? sum->x : next, is_own ? message->dtype : QDR_BF16, message->n, i == 0));
-        if (!is_own) next += sum->stride;
-    }
-    if (!sum->wire) return qdri_copy(stream, sum->y, total, (size_t)message->n * sizeof *total);
-    const qdri_kernel encode = cast_kernel(QDR_F32, QDR_BF16, message->n, total, sum->wire);
-    const qdri_kernel decode = cast_kernel(QDR_BF16, QDR_F32, message->n, sum->wire, sum->y);
-    QDR_TRY(qdri_kernel_run(stream, &encode));
-    return qdri_kernel_run(stream, &decode);
-}
-
 /* total = or += version i. Messages of F32 are added as they are decoded; others would be rounded. */
 static qdr_status add_version(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum, int i,
                               const void *wire)
@@ -193,33 +161,30 @@ static qdr_status add_version(qdr_stream *stream, const qdri_message *message, c
     return add_to(stream, total, total + n, dtype, n, i == 0);
 }
 
-/* Messages of LOSSLESS or ZFP. */
+/* Messages without kernels for sums. */
 static qdr_status sum_versions(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
 {
+    const int is_wide = message->dtype == QDR_F32, is_lossless = message->codec->kind == QDR_CODEC_LOSSLESS;
+    const void *rounded = is_wide ? sum->scratch : sum->y;
     const char *next = sum->sources;
+    int64_t known = 0;
     for (int i = 0; i < sum->n_sources; i++) {
         QDR_TRY(add_version(stream, message, sum, i, next));
         if (i != sum->own) next += sum->stride;
     }
     const qdri_kernel round = cast_kernel(QDR_F32, message->dtype, message->n, sum->scratch, sum->y);
-    if (message->dtype == QDR_F32)
+    if (!is_wide) QDR_TRY(qdri_kernel_run(stream, &round));
+    if (is_wide && (!sum->wire || is_lossless))
         QDR_TRY(qdri_copy(stream, sum->y, sum->scratch, (size_t)message->n * sizeof(float)));
-    else
-        QDR_TRY(qdri_kernel_run(stream, &round));
     if (!sum->wire) return QDR_OK;
-    int64_t known = 0;
-    int64_t *bytes = sum->wire_bytes ? sum->wire_bytes : &known;
-    QDR_TRY(qdri_encode(stream, message, sum->y, NULL, 0, sum->wire, bytes));
-    if (message->codec->kind == QDR_CODEC_LOSSLESS) return QDR_OK;
-    return qdri_decode(stream, message, sum->wire, known, 0, sum->y);
+    QDR_TRY(qdri_encode(stream, message, rounded, NULL, 0, sum->wire, sum->wire_bytes ? sum->wire_bytes : &known));
+    return is_lossless ? QDR_OK : qdri_decode(stream, message, sum->wire, known, 0, sum->y);
 }
 
 qdr_status qdri_decode_sum(qdr_stream *stream, const qdri_message *message, const qdri_message_sum *sum)
 {
     if (message->n == 0) return QDR_OK;
-    if (!has_kernels(message, stream->dev))
-        return message->codec->kind == QDR_CODEC_BF16 ? sum_bf16(stream, message, sum)
-                                                      : sum_versions(stream, message, sum);
+    if (!has_kernels(message, stream->dev)) return sum_versions(stream, message, sum);
     qdri_kernel kernel = codec_kernel(message, QDRI_K_DECODE_SUM);
     kernel.u.codec.n_sources = sum->n_sources;
     kernel.u.codec.own = sum->own;

@@ -24,10 +24,9 @@ static const float none = 0x1p127F, least_none = 0x1p124F, least_read = 0x1p126F
 
 typedef struct zfp_work {
     qdr_dtype dtype;
-    int rate, is_added;
+    int rate, encodes, is_added;
     int64_t n, run;
-    const char *from; /* elements, or their message */
-    char *to;
+    char *elems, *wire; /* of which one is only read */
 } zfp_work;
 
 /* zfp reads and writes whole words, and messages may lie anywhere. */
@@ -59,24 +58,23 @@ static void coder_close(coder *c)
 static void load(const zfp_work *w, int64_t at, int n, float x[BLOCK])
 {
     if (w->dtype == QDR_F32)
-        memcpy(x, w->from + at * (int64_t)sizeof *x, (size_t)n * sizeof *x);
+        memcpy(x, w->elems + at * (int64_t)sizeof *x, (size_t)n * sizeof *x);
     else
-        qdri_widen(w->dtype, x, (const uint16_t *)(const void *)w->from + at, n);
+        qdri_widen(w->dtype, x, (const uint16_t *)(const void *)w->elems + at, n);
 }
 
 static void store(const zfp_work *w, int64_t at, int n, const float x[BLOCK])
 {
     float sum[BLOCK];
-    const zfp_work result = {.dtype = w->dtype, .from = w->to};
     memcpy(sum, x, sizeof sum);
     if (w->is_added) {
-        load(&result, at, n, sum);
+        load(w, at, n, sum);
         for (int i = 0; i < n; i++) sum[i] += x[i];
     }
     if (w->dtype == QDR_F32)
-        memcpy(w->to + at * (int64_t)sizeof *x, sum, (size_t)n * sizeof *x);
+        memcpy(w->elems + at * (int64_t)sizeof *x, sum, (size_t)n * sizeof *x);
     else
-        qdri_narrow(w->dtype, (uint16_t *)(void *)w->to + at, sum, n);
+        qdri_narrow(w->dtype, (uint16_t *)(void *)w->elems + at, sum, n);
 }
 
 /* Whether all are below a limit, as a NaN is not. */
@@ -123,83 +121,67 @@ static size_t bytes_of(const zfp_work *w, int64_t n)
     return (size_t)qdr_codec_bytes(&codec, QDR_F32, n);
 }
 
-typedef void (*block_fn)(coder *c, const zfp_work *w, int64_t at, int n);
-
-static void each_block(coder *c, const zfp_work *w, int64_t at, int64_t n, block_fn block)
+/* A segment of elements, and its words. */
+static void code_segment(coder *c, const zfp_work *w, int64_t at, int64_t n)
 {
     zfp_stream_rewind(c->zfp);
-    for (int64_t i = 0; i < n; i += BLOCK) block(c, w, at + i, (int)least(BLOCK, n - i));
+    for (int64_t i = 0; i < n; i += BLOCK)
+        (w->encodes ? encode_block : decode_block)(c, w, at + i, (int)least(BLOCK, n - i));
 }
 
-static qdr_status encode(void *args)
+static qdr_status run_work(void *args)
 {
     const zfp_work *w = args;
-    char *to = w->to;
+    char *wire = w->wire;
     coder c;
     QDR_TRY(coder_open(&c, w->rate));
     for (int64_t run = 0, at = 0; run < w->n; run += w->run)
         for (const int64_t end = least(run + w->run, w->n); at < end;) {
             const int64_t n = least(SEGMENT, end - at);
-            each_block(&c, w, at, n, encode_block);
-            zfp_stream_flush(c.zfp); /* fills up to its own words, of 8 to 64 bits */
-            const size_t written = zfp_stream_compressed_size(c.zfp);
-            memset((char *)c.words + written, 0, bytes_of(w, n) - written);
-            memcpy(to, c.words, bytes_of(w, n));
-            to += bytes_of(w, n);
+            const size_t bytes = bytes_of(w, n);
+            if (!w->encodes) memcpy(c.words, wire, bytes);
+            code_segment(&c, w, at, n);
+            if (w->encodes) {
+                zfp_stream_flush(c.zfp); /* fills up to its own words, of 8 to 64 bits */
+                const size_t written = zfp_stream_compressed_size(c.zfp);
+                memset((char *)c.words + written, 0, bytes - written);
+                memcpy(wire, c.words, bytes);
+            }
+            wire += bytes;
             at += n;
         }
     coder_close(&c);
     return QDR_OK;
 }
 
-static qdr_status decode(void *args)
+static qdr_status enqueue(qdr_stream *stream, const qdri_message *message, int encodes, int is_added, const void *elems,
+                          const void *wire)
 {
-    const zfp_work *w = args;
-    const char *from = w->from;
-    coder c;
-    QDR_TRY(coder_open(&c, w->rate));
-    for (int64_t run = 0, at = 0; run < w->n; run += w->run)
-        for (const int64_t end = least(run + w->run, w->n); at < end;) {
-            const int64_t n = least(SEGMENT, end - at);
-            memcpy(c.words, from, bytes_of(w, n));
-            each_block(&c, w, at, n, decode_block);
-            from += bytes_of(w, n);
-            at += n;
-        }
-    coder_close(&c);
-    return QDR_OK;
-}
-
-static qdr_status enqueue(qdr_stream *stream, const qdri_message *message, qdri_work_fn fn, int is_added,
-                          const void *from, void *to)
-{
-    const int64_t run = message->run && message->run < message->n ? message->run : message->n;
-    const zfp_work work = {message->dtype, message->codec->rate, is_added, message->n, run, from, to};
-    return message->n ? qdri_work_anywhere(stream, fn, &work, sizeof work) : QDR_OK;
+    const zfp_work work = {.dtype = message->dtype,
+                           .rate = message->codec->rate,
+                           .encodes = encodes,
+                           .is_added = is_added,
+                           .n = message->n,
+                           .run = message->run && message->run < message->n ? message->run : message->n,
+                           .elems = (char *)(uintptr_t)elems,
+                           .wire = (char *)(uintptr_t)wire};
+    return message->n ? qdri_work_anywhere(stream, run_work, &work, sizeof work) : QDR_OK;
 }
 #else
-static qdr_status encode(void *args)
+static qdr_status enqueue(qdr_stream *stream, const qdri_message *message, int encodes, int is_added, const void *elems,
+                          const void *wire)
 {
-    (void)args;
+    (void)stream, (void)message, (void)encodes, (void)is_added, (void)elems, (void)wire;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "zfp: the library was built without it");
-}
-
-#define decode encode
-
-static qdr_status enqueue(qdr_stream *stream, const qdri_message *message, qdri_work_fn fn, int is_added,
-                          const void *from, void *to)
-{
-    (void)stream, (void)message, (void)is_added, (void)from, (void)to;
-    return fn(NULL);
 }
 #endif
 
 qdr_status qdri_zfp_encode(qdr_stream *stream, const qdri_message *message, const void *x, void *wire)
 {
-    return enqueue(stream, message, encode, 0, x, wire);
+    return enqueue(stream, message, 1, 0, x, wire);
 }
 
 qdr_status qdri_zfp_decode(qdr_stream *stream, const qdri_message *message, const void *wire, int is_added, void *y)
 {
-    return enqueue(stream, message, decode, is_added, wire, y);
+    return enqueue(stream, message, 0, is_added, y, wire);
 }
