@@ -53,21 +53,17 @@ static qdr_status work_anywhere(qdr_stream *stream, qdri_work_fn fn, const void 
 
 typedef struct copy_args {
     void *dst;
-    const void *src;
+    const void *src; /* NULL: zeros */
     size_t bytes;
 } copy_args;
 
 static qdr_status copy_run(void *args)
 {
     const copy_args *copy = args;
-    memmove(copy->dst, copy->src, copy->bytes);
-    return QDR_OK;
-}
-
-static qdr_status fill_run(void *args)
-{
-    const copy_args *fill = args;
-    memset(fill->dst, 0, fill->bytes);
+    if (copy->src)
+        memmove(copy->dst, copy->src, copy->bytes);
+    else
+        memset(copy->dst, 0, copy->bytes);
     return QDR_OK;
 }
 
@@ -77,11 +73,7 @@ static qdr_status copy(qdr_stream *stream, void *dst, const void *src, size_t by
     return qdri_cpu_enqueue(stream, copy_run, NULL, &args, sizeof args);
 }
 
-static qdr_status fill_zero(qdr_stream *stream, void *dst, size_t bytes)
-{
-    const copy_args args = {dst, NULL, bytes};
-    return qdri_cpu_enqueue(stream, fill_run, NULL, &args, sizeof args);
-}
+static qdr_status fill_zero(qdr_stream *stream, void *dst, size_t bytes) { return copy(stream, dst, NULL, bytes); }
 
 static qdr_status stamp_run(void *args)
 {
