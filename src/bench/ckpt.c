@@ -230,11 +230,11 @@ static void after(void *user, int series, int64_t iteration)
 static qdr_status step(ckpt_bench *bench)
 {
     qdr_stack *stack = bench->model.stack;
-    qdr_status status = qdr_stack_forward(stack);
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(bench->ctx));
-    if (status >= 0) status = transformer_fill_gradient(&bench->model);
-    if (status >= 0) status = qdr_stack_backward(stack, 0, 1);
-    return status < 0 ? status : qdr_adamw_step(bench->optimizer, 1e-3);
+    TRY(qdr_stack_forward(stack));
+    TRY(qdr_stream_synchronize(qdr_context_stream(bench->ctx)));
+    TRY(transformer_fill_gradient(&bench->model));
+    TRY(qdr_stack_backward(stack, 0, 1));
+    return qdr_adamw_step(bench->optimizer, 1e-3);
 }
 
 static qdr_status prepare(ckpt_bench *bench, const ckpt_options *options)
@@ -250,12 +250,10 @@ static qdr_status prepare(ckpt_bench *bench, const ckpt_options *options)
         .n_panels = 1,
         .n_batch_parts = 1,
     };
-    qdr_status status = transformer_create(bench->grid, &desc, &bench->model);
-    if (status >= 0) status = qdr_adamw_create(bench->model.stack, NULL, &bench->optimizer);
-    if (status >= 0) status = step(bench);
-    if (status >= 0)
-        status = qdr_checkpoint_size(bench->model.stack, bench->optimizer, 1, &bench->copy_bytes, &bench->file_bytes);
-    if (status < 0) return status;
+    TRY(transformer_create(bench->grid, &desc, &bench->model));
+    TRY(qdr_adamw_create(bench->model.stack, NULL, &bench->optimizer));
+    TRY(step(bench));
+    TRY(qdr_checkpoint_size(bench->model.stack, bench->optimizer, 1, &bench->copy_bytes, &bench->file_bytes));
     const int n_ranks = qdr_context_size(bench->ctx), rank = qdr_context_rank(bench->ctx);
     bench->begin = bench->file_bytes / n_ranks * rank;
     bench->n = rank == n_ranks - 1 ? bench->file_bytes - bench->begin : bench->file_bytes / n_ranks;

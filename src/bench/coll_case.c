@@ -195,10 +195,10 @@ qdr_status coll_case_clear(coll_case *cleared)
 {
     qdr_context *ctx = context_of(cleared);
     cleared->n_wrong = 0;
-    qdr_status status = memory_set(ctx, cleared->send, 0, bytes_of(cleared));
-    if (status >= 0) status = memory_set(ctx, cleared->recv, 0, bytes_of(cleared));
-    if (status >= 0) status = clear_feedback(cleared);
-    return status >= 0 && is_coded(cleared) ? put_small_numbers(cleared) : status;
+    TRY(memory_set(ctx, cleared->send, 0, bytes_of(cleared)));
+    TRY(memory_set(ctx, cleared->recv, 0, bytes_of(cleared)));
+    TRY(clear_feedback(cleared));
+    return is_coded(cleared) ? put_small_numbers(cleared) : QDR_OK;
 }
 
 /* ---- data whose result is known ---- */
@@ -259,12 +259,11 @@ static qdr_status give(const coll_case *c, int in_place)
 {
     const int64_t n_given = c->kind == QDR_ALL_GATHER ? c->counts[c->rank] : c->n;
     const int gives = c->kind != QDR_BROADCAST || c->rank == 0;
-    qdr_status status = memory_set(context_of(c), c->recv, 0xff, bytes_of(c));
+    TRY(memory_set(context_of(c), c->recv, 0xff, bytes_of(c)));
     for (int64_t i = 0; gives && i < n_given; i++) element_write(c->dtype, c->here, i, value_of(c, c->rank, i));
-    if (status >= 0 && gives)
-        status = memory_copy(context_of(c), given_of(c, in_place), c->here,
-                             (size_t)n_given * qdr_dtype_bytes(c->dtype));
-    return status < 0 ? status : clear_feedback(c);
+    if (gives)
+        TRY(memory_copy(context_of(c), given_of(c, in_place), c->here, (size_t)n_given * qdr_dtype_bytes(c->dtype)));
+    return clear_feedback(c);
 }
 
 /* Elements of this member's result. */
@@ -292,14 +291,14 @@ qdr_status coll_case_check_timed(coll_case *checked)
 qdr_status coll_case_check(coll_case *checked, int in_place)
 {
     const coll_case *c = checked;
-    qdr_status status = give(c, in_place);
-    if (status >= 0) status = qdr_barrier(context_of(c));
-    if (status >= 0) status = coll_case_call(checked, in_place);
-    if (status >= 0) status = fetch(c, in_place);
+    TRY(give(c, in_place));
+    TRY(qdr_barrier(context_of(c)));
+    TRY(coll_case_call(checked, in_place));
+    TRY(fetch(c, in_place));
     const double bound = is_coded(c) ? bound_of(c) : 0;
-    for (int64_t i = 0; status >= 0 && i < n_received(c); i++) {
+    for (int64_t i = 0; i < n_received(c); i++) {
         const double error = fabs(element_read(c->dtype, c->here, i) - expected(c, i));
         checked->n_wrong += !(error <= bound) || isinf(error);
     }
-    return status;
+    return QDR_OK;
 }

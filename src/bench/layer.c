@@ -167,8 +167,7 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options)
 {
     const qdr_network *network = &options->network;
     const int biases[N_LAYER_PRODUCTS] = {network->qkv_bias, network->out_bias, network->mlp_bias, network->mlp_bias};
-    qdr_status status = QDR_OK;
-    for (int i = 0; status >= 0 && i < LIMIT; i++) {
+    for (int i = 0; i < LIMIT; i++) {
         const transformer_desc desc = {
             .network = network,
             .n_layers = options->n_layers,
@@ -181,10 +180,10 @@ static qdr_status prepare(layer_bench *bench, const layer_options *options)
             .overlap = i == SERIAL ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
             .codecs = options->codec.is_given ? &options->codec.codecs : NULL,
         };
-        status = transformer_create(bench->grid, &desc, &bench->stacks[i]);
+        TRY(transformer_create(bench->grid, &desc, &bench->stacks[i]));
     }
-    if (status >= 0) status = context_alone(bench->ctx, &bench->alone);
-    if (status < 0) return status;
+    TRY(context_alone(bench->ctx, &bench->alone));
+    qdr_status status = QDR_OK;
     product_desc own = {.dtype = options->shared.dtype, .n_panels = 1};
     for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) {
         own.bias = biases[i];
@@ -200,17 +199,16 @@ static qdr_status call(void *user, int series)
     const layer_bench *bench = user;
     const int variant = series % N_VARIANTS;
     const product_pass pass = (product_pass)(series / N_VARIANTS);
-    qdr_status status = QDR_OK;
     if (variant == LIMIT) {
         for (int64_t layer = 0; layer < bench->n_layers; layer++)
-            for (int i = 0; status >= 0 && i < N_LAYER_PRODUCTS; i++) status = product_run(&bench->limits[i], pass);
-        return status;
+            for (int i = 0; i < N_LAYER_PRODUCTS; i++) TRY(product_run(&bench->limits[i], pass));
+        return QDR_OK;
     }
     /* Each forward is the first after a step: with levels, parameters return. */
     qdr_stack *stack = bench->stacks[variant].stack;
-    if (pass == PASS_FORWARD) status = qdr_stack_mark_updated(stack);
-    if (status >= 0) status = pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack);
-    return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(bench->ctx));
+    if (pass == PASS_FORWARD) TRY(qdr_stack_mark_updated(stack));
+    TRY(pass == PASS_BACKWARD ? qdr_stack_backward(stack, 0, 1) : qdr_stack_forward(stack));
+    return qdr_stream_synchronize(qdr_context_stream(bench->ctx));
 }
 
 /* A backward pass follows its forward pass and overwrites the gradient that it starts from. */

@@ -93,11 +93,10 @@ typedef struct linear_bench {
 static qdr_status create(qdr_context *ctx, grid_size size, const product_desc *desc, linear_bench *bench)
 {
     const product_desc own = {.dtype = desc->dtype, .n_panels = desc->n_panels, .bias = desc->bias};
-    qdr_status status = product_create(ctx, size, desc, &bench->on_grid);
-    if (status >= 0) status = context_alone(ctx, &bench->alone);
-    if (status < 0) return status;
-    status = product_create_own(bench->alone, bench->on_grid.grid, bench->on_grid.layer, &own, &bench->limit);
-    return qdr_agree(ctx, status);
+    TRY(product_create(ctx, size, desc, &bench->on_grid));
+    TRY(context_alone(ctx, &bench->alone));
+    return qdr_agree(ctx,
+                     product_create_own(bench->alone, bench->on_grid.grid, bench->on_grid.layer, &own, &bench->limit));
 }
 
 static qdr_status call(void *user, int series)

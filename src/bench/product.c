@@ -25,22 +25,22 @@ static qdr_status fill_edges(product *made, qdr_dtype dtype)
 {
     qdr_context *ctx = qdr_grid_context(made->grid);
     qdr_owned in = {QDR_INIT(qdr_owned)}, out = {QDR_INIT(qdr_owned)};
-    qdr_status status = qdr_linear_init(made->layer, 1, 0.5);
-    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->edges[0], &in);
-    if (status >= 0) status = qdr_stack_edge_owned(made->stack, made->edges[1], &out);
-    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->edges[0], &made->x);
-    if (status >= 0) status = qdr_stack_edge_value(made->stack, made->edges[1], &made->y);
-    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->edges[0], &made->dx);
-    if (status >= 0) status = qdr_stack_edge_gradient(made->stack, made->edges[1], &made->dy);
-    if (status >= 0) status = memory_fill(ctx, made->x, in.n_rows * in.n_cols, dtype);
-    return status >= 0 ? memory_fill(ctx, made->dy, out.n_rows * out.n_cols, dtype) : status;
+    TRY(qdr_linear_init(made->layer, 1, 0.5));
+    TRY(qdr_stack_edge_owned(made->stack, made->edges[0], &in));
+    TRY(qdr_stack_edge_owned(made->stack, made->edges[1], &out));
+    TRY(qdr_stack_edge_value(made->stack, made->edges[0], &made->x));
+    TRY(qdr_stack_edge_value(made->stack, made->edges[1], &made->y));
+    TRY(qdr_stack_edge_gradient(made->stack, made->edges[0], &made->dx));
+    TRY(qdr_stack_edge_gradient(made->stack, made->edges[1], &made->dy));
+    TRY(memory_fill(ctx, made->x, in.n_rows * in.n_cols, dtype));
+    return memory_fill(ctx, made->dy, out.n_rows * out.n_cols, dtype);
 }
 
 qdr_status product_create(qdr_context *ctx, grid_size size, const product_desc *desc, product *made)
 {
-    qdr_status status = grid_make(ctx, size, NULL, &made->grid);
-    if (status >= 0) status = describe(made, desc);
-    return status < 0 ? status : qdr_agree(ctx, fill_edges(made, desc->dtype));
+    TRY(grid_make(ctx, size, NULL, &made->grid));
+    TRY(describe(made, desc));
+    return qdr_agree(ctx, fill_edges(made, desc->dtype));
 }
 
 void product_destroy(product *gone)
@@ -63,9 +63,8 @@ const char *product_pass_text(product_pass pass) { return pass == PASS_BACKWARD 
 qdr_status product_run(const product *ran, product_pass pass)
 {
     if (!ran->layer) return QDR_OK;
-    const qdr_status status = pass == PASS_BACKWARD ? qdr_linear_backward(ran->layer, ran->dy, ran->x, ran->dx, 0, NULL)
-                                                    : qdr_linear_forward(ran->layer, ran->x, ran->y, 0, NULL);
-    if (status < 0) return status;
+    TRY(pass == PASS_BACKWARD ? qdr_linear_backward(ran->layer, ran->dy, ran->x, ran->dx, 0, NULL)
+                              : qdr_linear_forward(ran->layer, ran->x, ran->y, 0, NULL));
     return qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(ran->grid)));
 }
 
@@ -75,16 +74,15 @@ qdr_status product_own_shape(const qdr_grid *grid, const qdr_linear *layer, int6
     const int rank = qdr_context_rank(qdr_grid_context(grid));
     qdr_matrix in = {QDR_INIT(qdr_matrix)}, out = {QDR_INIT(qdr_matrix)};
     qdr_owned part = {QDR_INIT(qdr_owned)};
-    qdr_status status = qdr_linear_in_matrix(layer, &in);
-    if (status >= 0) status = qdr_linear_out_matrix(layer, &out);
-    if (status < 0) return status;
+    TRY(qdr_linear_in_matrix(layer, &in));
+    TRY(qdr_linear_out_matrix(layer, &out));
     in.scatter_rows = 0;
-    status = qdr_matrix_owned(grid, &in, rank, &part);
+    TRY(qdr_matrix_owned(grid, &in, rank, &part));
     *m = part.n_rows;
     *k = part.n_cols;
-    if (status >= 0) status = qdr_matrix_owned(grid, &out, rank, &part);
+    TRY(qdr_matrix_owned(grid, &out, rank, &part));
     *n = part.n_cols;
-    return status;
+    return QDR_OK;
 }
 
 qdr_status context_alone(qdr_context *ctx, qdr_context **alone)

@@ -44,13 +44,13 @@ typedef struct layers {
 static qdr_status run_round(void *user, int way)
 {
     const layers *l = user;
-    qdr_status status = qdr_context_set_machine(l->c->ctx, &l->ways[way]);
-    for (int i = 0; i < l->n_steps && status >= 0; i++) {
-        status = qdr_stack_forward(l->stack);
-        if (status >= 0) status = qdr_stack_backward(l->stack, 0, 1);
-        if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(l->c->ctx));
+    TRY(qdr_context_set_machine(l->c->ctx, &l->ways[way]));
+    for (int i = 0; i < l->n_steps; i++) {
+        TRY(qdr_stack_forward(l->stack));
+        TRY(qdr_stack_backward(l->stack, 0, 1));
+        TRY(qdr_stream_synchronize(qdr_context_stream(l->c->ctx)));
     }
-    return status;
+    return QDR_OK;
 }
 
 static qdr_status add_layers(qdr_stack *stack, int64_t width)

@@ -215,10 +215,8 @@ static qdr_status add_operation(qdr_stack *stack, int name, const kernel_size *s
 static qdr_status fill(qdr_stack *stack, qdr_edge edge, int gradient, qdr_dtype dtype, void **there)
 {
     qdr_owned owned = {QDR_INIT(qdr_owned)};
-    qdr_status status = qdr_stack_edge_owned(stack, edge, &owned);
-    if (status >= 0)
-        status = gradient ? qdr_stack_edge_gradient(stack, edge, there) : qdr_stack_edge_value(stack, edge, there);
-    if (status < 0) return status;
+    TRY(qdr_stack_edge_owned(stack, edge, &owned));
+    TRY(gradient ? qdr_stack_edge_gradient(stack, edge, there) : qdr_stack_edge_value(stack, edge, there));
     return memory_fill(qdr_grid_context(qdr_stack_grid(stack)), *there, owned.n_rows * owned.n_cols, dtype);
 }
 
@@ -235,18 +233,18 @@ static qdr_status make(const calibration *c, const measured_kernel *of, const ke
     for (int i = 0; i < 2 && of->name == GATE; i++) input.cols[i] = (qdr_block){n_cols / 2, 1};
     qdr_edge first = 0, last = 0;
     void *gradient;
-    qdr_status status = qdr_stack_create(c->self, &opts, &made->stack);
-    if (status >= 0) status = qdr_stack_add_input(made->stack, "input", &input, 1, &first);
+    TRY(qdr_stack_create(c->self, &opts, &made->stack));
+    TRY(qdr_stack_add_input(made->stack, "input", &input, 1, &first));
     last = first;
-    if (status >= 0) status = add_operation(made->stack, of->name, size, &last);
-    if (status >= 0) status = qdr_stack_build(made->stack);
-    if (status >= 0) status = fill(made->stack, first, 0, dtype, &made->from);
-    if (status >= 0) status = fill(made->stack, last, 0, dtype, &made->to);
-    if (status >= 0) status = fill(made->stack, last, 1, dtype, &gradient);
-    if (status >= 0) status = qdr_stack_forward(made->stack);
-    if (status >= 0 && is_launch && c->is_on_gpu) status = record(made);
+    TRY(add_operation(made->stack, of->name, size, &last));
+    TRY(qdr_stack_build(made->stack));
+    TRY(fill(made->stack, first, 0, dtype, &made->from));
+    TRY(fill(made->stack, last, 0, dtype, &made->to));
+    TRY(fill(made->stack, last, 1, dtype, &gradient));
+    TRY(qdr_stack_forward(made->stack));
+    if (is_launch && c->is_on_gpu) TRY(record(made));
     made->bytes = (size_t)(n_rows * n_cols) * qdr_dtype_bytes(dtype);
-    return status;
+    return QDR_OK;
 }
 
 static int measure_kernel(calibration *c, const measured_kernel *of, const kernel_size *size, failure *why)

@@ -78,14 +78,13 @@ static qdr_status run_steps(calibration *c)
     const network_run *run = &c->run;
     const double n_tokens = (double)sequences_of(run) * (double)sequence_of(run);
     const int n_steps = c->is_quick ? 4 : 16;
-    qdr_status status = QDR_OK;
-    for (int i = 0; i < n_steps && status >= 0; i++) {
-        status = qdr_stack_forward(run->made.stack);
-        if (status >= 0) status = qdr_stack_backward(run->made.stack, 0, 1 / n_tokens);
-        if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(c->ctx));
+    for (int i = 0; i < n_steps; i++) {
+        TRY(qdr_stack_forward(run->made.stack));
+        TRY(qdr_stack_backward(run->made.stack, 0, 1 / n_tokens));
+        TRY(qdr_stream_synchronize(qdr_context_stream(c->ctx)));
         calibrate_show(c, c->stage);
     }
-    return status;
+    return QDR_OK;
 }
 
 /* The name with which all samples of the group are kept. NULL: there are too many groups. */

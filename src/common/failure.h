@@ -9,6 +9,13 @@
 /* The end of a noun in messages. */
 #define PLURAL(n) ((n) == 1 ? "" : "s")
 
+/* Leaves the calling function with the status of a failed call. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const qdr_status try_status_ = (call);                                                                         \
+        if (try_status_ < 0) return try_status_;                                                                       \
+    } while (0)
+
 /* Exit codes of all commands. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOTHING_FITS = 3, EXIT_MISMATCH = 4 };
 

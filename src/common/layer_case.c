@@ -164,12 +164,11 @@ static void fill_values(const layer_run *run, int stream, double *values, int64_
 qdr_status layer_build(qdr_grid *grid, const qdr_stack_opts *opts, const qdr_edge_desc *input,
                        const qdr_linear_desc *desc, qdr_stack **stack, qdr_edge edges[2], qdr_linear **layer)
 {
-    qdr_status status = qdr_stack_create(grid, opts, stack);
-    if (status != QDR_OK) return status;
-    status = qdr_stack_add_input(*stack, "x", input, 1, &edges[0]);
+    TRY(qdr_stack_create(grid, opts, stack));
+    qdr_status status = qdr_stack_add_input(*stack, "x", input, 1, &edges[0]);
     if (status == QDR_OK) status = qdr_stack_add_linear(*stack, desc, edges[0], &edges[1], layer);
-    status = qdr_agree(qdr_grid_context(grid), status); /* adding is local */
-    return status == QDR_OK ? qdr_stack_build(*stack) : status;
+    TRY(qdr_agree(qdr_grid_context(grid), status)); /* adding is local */
+    return qdr_stack_build(*stack);
 }
 
 static const qdr_codecs *codecs_of(const layer_case *the_case)
@@ -204,8 +203,7 @@ static qdr_status find_part(layer_run *run, qdr_status (*matrix_of)(const qdr_li
                             int *is_scattered)
 {
     qdr_matrix matrix = {QDR_INIT(qdr_matrix)};
-    const qdr_status status = matrix_of(run->layer, &matrix);
-    if (status != QDR_OK) return status;
+    TRY(matrix_of(run->layer, &matrix));
     *is_scattered = matrix.scatter_rows;
     *owned = (qdr_owned){QDR_INIT(qdr_owned)};
     return qdr_matrix_owned(run->grid, &matrix, qdr_context_rank(run->ctx), owned);
@@ -265,8 +263,7 @@ static qdr_status check_part(layer_run *run, const qdr_owned *part, int64_t n_co
                              const void *there, error_bound bound, int result)
 {
     int64_t local = 0;
-    const qdr_status status = memory_copy(run->ctx, run->here, there, part_bytes(run, part));
-    if (status != QDR_OK) return status;
+    TRY(memory_copy(run->ctx, run->here, there, part_bytes(run, part)));
     for (int64_t row = part->rows.begin; row < part->rows.end; row++)
         for (int i = 0; i < part->n_ranges; i++)
             for (int64_t col = part->cols[i].begin; col < part->cols[i].end; col++) {
@@ -421,9 +418,9 @@ static double gradient_change(const layer_run *run, error_bound bound, sums_peak
 /* Waits for a pass and reports it to `watch`. */
 static qdr_status finish(layer_run *run, layer_stage stage)
 {
-    const qdr_status status = qdr_stream_synchronize(qdr_context_stream(run->ctx));
-    if (status == QDR_OK && run->watch) run->watch(stage, run->grid, run->stack, run->user);
-    return status;
+    TRY(qdr_stream_synchronize(qdr_context_stream(run->ctx)));
+    if (run->watch) run->watch(stage, run->grid, run->stack, run->user);
+    return QDR_OK;
 }
 
 /* One forward and backward pass, and the same on one thread. */
@@ -437,18 +434,17 @@ static qdr_status pass(layer_run *run, int call)
     fill_values(run, STREAM_X + call, ref->x, ref->m * ref->k);
     fill_values(run, STREAM_DY + call, ref->dy, ref->m * ref->n);
     find_changes(run);
-    qdr_status status = copy_part(run, &run->in, ref->k, ref->x, run->x);
-    if (status == QDR_OK) status = copy_part(run, &run->out, ref->n, ref->dy, run->dy);
-    if (status == QDR_OK) status = start_output(run, &run->out, ref->n, STREAM_OLD_Y, &ref->y, run->y);
-    if (status == QDR_OK) status = start_output(run, &run->in, ref->k, STREAM_OLD_DX, &ref->dx, run->dx);
-    if (status == QDR_OK) status = qdr_linear_forward(run->layer, run->x, run->y, forward, NULL);
-    if (status == QDR_OK) status = finish(run, STAGE_FORWARD);
-    if (status == QDR_OK) status = qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL);
+    TRY(copy_part(run, &run->in, ref->k, ref->x, run->x));
+    TRY(copy_part(run, &run->out, ref->n, ref->dy, run->dy));
+    TRY(start_output(run, &run->out, ref->n, STREAM_OLD_Y, &ref->y, run->y));
+    TRY(start_output(run, &run->in, ref->k, STREAM_OLD_DX, &ref->dx, run->dx));
+    TRY(qdr_linear_forward(run->layer, run->x, run->y, forward, NULL));
+    TRY(finish(run, STAGE_FORWARD));
+    TRY(qdr_linear_backward(run->layer, run->dy, run->x, run->dx, backward, NULL));
     if (!c->only_run) reference_run(ref);
-    if (status == QDR_OK) status = finish(run, STAGE_BACKWARD);
-    if (status != QDR_OK || c->only_run) return status;
-    status = check_part(run, &run->out, ref->n, &ref->y, run->y, activation_bound(run, 1), RESULT_Y);
-    if (status != QDR_OK) return status;
+    TRY(finish(run, STAGE_BACKWARD));
+    if (c->only_run) return QDR_OK;
+    TRY(check_part(run, &run->out, ref->n, &ref->y, run->y, activation_bound(run, 1), RESULT_Y));
     return check_part(run, &run->in, ref->k, &ref->dx, run->dx, activation_bound(run, 0), RESULT_DX);
 }
 
@@ -456,8 +452,8 @@ static qdr_status pass(layer_run *run, int call)
 static qdr_status check_gradient(layer_run *run, int index, const reference_sums *sums, int64_t n_elems, int result)
 {
     const int is_root = qdr_context_rank(run->ctx) == 0;
-    const qdr_status status = qdr_stack_gather_parameter(run->stack, index, 1, is_root ? run->here : NULL);
-    if (status != QDR_OK || !is_root) return status;
+    TRY(qdr_stack_gather_parameter(run->stack, index, 1, is_root ? run->here : NULL));
+    if (!is_root) return QDR_OK;
     /* Sums over all rows of all calls, in fp32 or wider. */
     const layer_case *c = run->the_case;
     const error_shape shape = {c->dtype, (c->m + 1) * c->n_calls, qdr_context_size(run->ctx), 0};
@@ -475,17 +471,16 @@ static qdr_status run_calls(layer_run *run)
 {
     const reference *ref = &run->reference;
     const int weight = qdr_linear_weight_index(run->layer);
-    qdr_status status = QDR_OK;
-    for (int i = 0; status == QDR_OK && i < qdr_stack_n_parameters(run->stack); i++) {
+    for (int i = 0; i < qdr_stack_n_parameters(run->stack); i++) {
         qdr_parameter parameter = {QDR_INIT(qdr_parameter)};
-        status = qdr_stack_parameter(run->stack, i, &parameter);
-        if (status == QDR_OK) status = fill_nan(run, gradient_dtype(run), parameter.gradient, parameter.n_gradient);
+        TRY(qdr_stack_parameter(run->stack, i, &parameter));
+        TRY(fill_nan(run, gradient_dtype(run), parameter.gradient, parameter.n_gradient));
     }
-    for (int call = 0; status == QDR_OK && call < run->the_case->n_calls; call++) status = pass(run, call);
-    if (run->the_case->only_run) return status;
-    if (status == QDR_OK) status = check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW);
-    if (status == QDR_OK && run->the_case->bias) status = check_gradient(run, weight + 1, &ref->db, ref->n, RESULT_DB);
-    return status;
+    for (int call = 0; call < run->the_case->n_calls; call++) TRY(pass(run, call));
+    if (run->the_case->only_run) return QDR_OK;
+    TRY(check_gradient(run, weight, &ref->dw, ref->n * ref->k, RESULT_DW));
+    if (run->the_case->bias) TRY(check_gradient(run, weight + 1, &ref->db, ref->n, RESULT_DB));
+    return QDR_OK;
 }
 
 /* Allocates what this rank needs, and agrees that all ranks could. */

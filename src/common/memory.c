@@ -4,14 +4,15 @@
 
 #include <string.h>
 
+#include "common/failure.h"
 #include "common/reference.h"
 
 enum { PATTERN_ELEMS = 7 * 512 }; /* whole periods of element_fill() */
 
 qdr_status memory_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes)
 {
-    const qdr_status status = qdr_copy(ctx, dst, src, bytes, NULL);
-    return status < 0 ? status : qdr_stream_synchronize(qdr_context_stream(ctx));
+    TRY(qdr_copy(ctx, dst, src, bytes, NULL));
+    return qdr_stream_synchronize(qdr_context_stream(ctx));
 }
 
 /* The part that is filled is copied behind itself, so that a few copies fill any size. */

@@ -2,13 +2,8 @@
 /* Transformers as stacks. */
 #include "common/transformer.h"
 
+#include "common/failure.h"
 #include "common/memory.h"
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const qdr_status try_status_ = (call);                                                                         \
-        if (try_status_ < 0) return try_status_;                                                                       \
-    } while (0)
 
 static qdr_context *context_of(const transformer *made) { return qdr_grid_context(qdr_stack_grid(made->stack)); }
 

@@ -46,19 +46,18 @@ static qdr_status read_clocks(qdr_context *ctx, int64_t *mine_ns, double *bound_
     int best = 0;
     for (int i = 0; i < ROUNDS; i++) {
         const int64_t begin_ns = clock_now();
-        qdr_status status = qdr_barrier(ctx);
+        TRY(qdr_barrier(ctx));
         readings[i] = clock_now();
-        if (status == QDR_OK) status = qdr_barrier(ctx);
-        if (status != QDR_OK) return status;
+        TRY(qdr_barrier(ctx));
         const int64_t passed_ns = clock_now() - begin_ns;
         if (passed_ns < 0 || passed_ns >= shortest_ns) continue; /* < 0: somebody set it */
         shortest_ns = passed_ns;
         best = i;
     }
     *bound_secs = 1e-9 * (double)shortest_ns;
-    const qdr_status status = qdr_broadcast(ctx, 0, &best, sizeof best);
+    TRY(qdr_broadcast(ctx, 0, &best, sizeof best));
     *mine_ns = readings[best];
-    return status;
+    return QDR_OK;
 }
 
 /* ---- all ranks ---- */

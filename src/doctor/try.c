@@ -44,10 +44,9 @@ static qdr_status build(qdr_context *ctx, product *p)
     const qdr_edge_desc input = {QDR_INIT(qdr_edge_desc), .cols = {{IN, 1}}, .col_axis = QDR_X};
     const qdr_linear_desc desc = {QDR_INIT(qdr_linear_desc), .name = "product", .in = {{IN, 1}}, .out = {{OUT, 1}}};
     qdr_edge edges[2];
-    qdr_status status = grid_make(ctx, (grid_size){1, 1, 1, 1}, NULL, &p->grid);
-    if (status == QDR_OK) status = layer_build(p->grid, &opts, &input, &desc, &p->stack, edges, &p->layer);
-    if (status == QDR_OK) status = qdr_stack_load_parameter(p->stack, qdr_linear_weight_index(p->layer), p->w);
-    return status;
+    TRY(grid_make(ctx, (grid_size){1, 1, 1, 1}, NULL, &p->grid));
+    TRY(layer_build(p->grid, &opts, &input, &desc, &p->stack, edges, &p->layer));
+    return qdr_stack_load_parameter(p->stack, qdr_linear_weight_index(p->layer), p->w);
 }
 
 static int try_product(qdr_context *ctx, void *user)
@@ -90,13 +89,13 @@ static qdr_status sum(qdr_context *ctx, qdr_grid *grid, void *there, float *valu
 {
     const size_t bytes = N_SUMMED * sizeof *values;
     for (int i = 0; i < N_SUMMED; i++) values[i] = (float)(i % 5 + qdr_context_rank(ctx));
-    qdr_status status = memory_copy(ctx, there, values, bytes);
-    if (status == QDR_OK) status = qdr_barrier(ctx);
+    TRY(memory_copy(ctx, there, values, bytes));
+    TRY(qdr_barrier(ctx));
     const double begin = process_secs();
-    if (status == QDR_OK) status = qdr_all_reduce(grid, QDR_D, QDR_SUM, there, N_SUMMED, QDR_F32, NULL);
-    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    TRY(qdr_all_reduce(grid, QDR_D, QDR_SUM, there, N_SUMMED, QDR_F32, NULL));
+    TRY(qdr_stream_synchronize(qdr_context_stream(ctx)));
     *secs = process_secs() - begin;
-    return status == QDR_OK ? memory_copy(ctx, values, there, bytes) : status;
+    return memory_copy(ctx, values, there, bytes);
 }
 
 static int try_sum(qdr_context *ctx, void *user)
@@ -135,8 +134,7 @@ static qdr_status start(int n_ranks, const char *device, qdr_main_fn fn, attempt
     const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = 1, .device = device};
     qdr_context *ctx = NULL;
     if (n_ranks > 1) return qdr_launch(n_ranks, &opts, fn, tried, code);
-    const qdr_status status = qdr_context_create_self(&opts, &ctx);
-    if (status != QDR_OK) return status;
+    TRY(qdr_context_create_self(&opts, &ctx));
     *code = fn(ctx, tried);
     qdr_context_destroy(&ctx);
     return QDR_OK;

@@ -183,8 +183,7 @@ static qdr_status build(linear_job *job)
                                   .out = {{job->files.n, 1}},   .bias = 1,       .transposed = options->transposed,
                                   .out_layout = options->layout};
     qdr_edge edges[2];
-    const qdr_status status = grid_make(job->ctx, options->grid, options->order, &job->grid);
-    if (status != QDR_OK) return status;
+    TRY(grid_make(job->ctx, options->grid, options->order, &job->grid));
     return layer_build(job->grid, &stack, &input, &desc, &job->stack, edges, &job->layer);
 }
 
@@ -207,15 +206,14 @@ static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy
                             void **computed)
 {
     qdr_owned part = {QDR_INIT(qdr_owned)};
-    qdr_status status = qdr_matrix_owned(job->grid, matrix, qdr_context_rank(job->ctx), &part);
-    if (status != QDR_OK) return status;
+    TRY(qdr_matrix_owned(job->grid, matrix, qdr_context_rank(job->ctx), &part));
     const size_t bytes = (size_t)(part.n_rows * part.n_cols) * qdr_dtype_bytes(array->dtype);
-    status = qdr_mem_alloc(job->ctx, bytes, given);
-    if (status == QDR_OK) status = qdr_mem_alloc(job->ctx, bytes, computed);
+    TRY(qdr_mem_alloc(job->ctx, bytes, given));
+    TRY(qdr_mem_alloc(job->ctx, bytes, computed));
     void *here = malloc(bytes + 1);
-    if (status == QDR_OK && !here) status = QDR_ERR_MEMORY;
-    if (status == QDR_OK) copy_part(array, &part, here);
-    if (status == QDR_OK) status = memory_copy(job->ctx, *given, here, bytes);
+    if (!here) return QDR_ERR_MEMORY;
+    copy_part(array, &part, here);
+    const qdr_status status = memory_copy(job->ctx, *given, here, bytes);
     free(here);
     return status;
 }
@@ -223,21 +221,21 @@ static qdr_status take_part(linear_job *job, const qdr_matrix *matrix, const npy
 static qdr_status fill(linear_job *job)
 {
     const int weight = qdr_linear_weight_index(job->layer);
-    qdr_status status = qdr_stack_load_parameter(job->stack, weight, job->files.arrays[FILE_W].data);
-    if (status == QDR_OK && job->options->paths[FILE_B])
-        status = qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data);
+    TRY(qdr_stack_load_parameter(job->stack, weight, job->files.arrays[FILE_W].data));
+    if (job->options->paths[FILE_B])
+        TRY(qdr_stack_load_parameter(job->stack, weight + 1, job->files.arrays[FILE_B].data));
     job->in.size = job->out.size = sizeof job->in;
-    if (status == QDR_OK) status = qdr_linear_in_matrix(job->layer, &job->in);
-    if (status == QDR_OK) status = qdr_linear_out_matrix(job->layer, &job->out);
-    if (status == QDR_OK) status = take_part(job, &job->in, &job->files.arrays[FILE_X], &job->x, &job->dx);
-    return status == QDR_OK ? take_part(job, &job->out, &job->files.arrays[FILE_DY], &job->dy, &job->y) : status;
+    TRY(qdr_linear_in_matrix(job->layer, &job->in));
+    TRY(qdr_linear_out_matrix(job->layer, &job->out));
+    TRY(take_part(job, &job->in, &job->files.arrays[FILE_X], &job->x, &job->dx));
+    return take_part(job, &job->out, &job->files.arrays[FILE_DY], &job->dy, &job->y);
 }
 
 static qdr_status compute(linear_job *job)
 {
-    qdr_status status = qdr_linear_forward(job->layer, job->x, job->y, 0, NULL);
-    if (status == QDR_OK) status = qdr_linear_backward(job->layer, job->dy, job->x, job->dx, 0, NULL);
-    return status == QDR_OK ? qdr_stream_synchronize(qdr_context_stream(job->ctx)) : status;
+    TRY(qdr_linear_forward(job->layer, job->x, job->y, 0, NULL));
+    TRY(qdr_linear_backward(job->layer, job->dy, job->x, job->dx, 0, NULL));
+    return qdr_stream_synchronize(qdr_context_stream(job->ctx));
 }
 
 /* ---- results ---- */

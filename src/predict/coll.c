@@ -53,8 +53,7 @@ static qdr_status predict_sizes(const qdr_machine *machine, qdr_sample work, dou
     double rates = 0, n = 0;
     for (work.bytes = least; work.bytes <= most; work.bytes *= 2, n++) {
         double secs = 0;
-        const qdr_status status = qdr_sample_secs(machine, &work, &secs);
-        if (status) return status;
+        TRY(qdr_sample_secs(machine, &work, &secs));
         rates += work.bytes / secs;
     }
     *predicted = most / (rates / n);

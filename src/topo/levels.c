@@ -74,9 +74,7 @@ static qdr_status map_levels(const qdr_topo *topo, const topo_layout *layout, co
     for (int i = 0; i < TOPO_N_LEVELS; i++) {
         const int grid = places[i].grid;
         maps[i].size = sizeof maps[i];
-        const qdr_status status = qdr_topo_map(topo, sizes[grid], grid ? NULL : order, layout->places, places[i].axis,
-                                               &maps[i]);
-        if (status != QDR_OK) return status;
+        TRY(qdr_topo_map(topo, sizes[grid], grid ? NULL : order, layout->places, places[i].axis, &maps[i]));
     }
     return QDR_OK;
 }
