@@ -109,7 +109,7 @@ qdr_status qdri_read_layers(const qdri_json_node *root, const qdri_type *type, q
     if (type->layers == QDRI_BY_ROTATION)
         QDR_TRY(list_of(root, "no_rope_layers", net, &rotations, &has_rotations)); /* 1: with */
     if (type->layers == QDRI_FROM_LAYER) QDR_TRY(read_count(root, "max_window_layers", 0, 28, &first));
-    if (type->period_key) QDR_TRY(read_count(root, type->period_key, 1, type->period, &period));
+    if (type->period_key) QDR_TRY(read_count(root, type->period_key, 1, period, &period));
     const int differ = type->layers != QDRI_ALIKE && (window || type->layers >= QDRI_BY_PERIOD_ROTATED);
     if (differ && net->layers > QDR_NETWORK_MOST_LAYERS)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s: %" PRId64 " layers that are not alike; at most %d are known",
