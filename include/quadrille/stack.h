@@ -306,10 +306,18 @@ typedef struct qdr_stack_memory {
 QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stack_memory *memory);
 
 /** Layout and local memory of an edge. Values exist after binding; the value of an input may be written when the
- * streams are idle, or with qdr_copy() on the context's stream. */
+ * streams are idle, or with qdr_copy() on the context's stream.
+ *
+ * A value that neither the backward reads nor the caller has memory only while a forward pass runs, where the stack can
+ * run as a whole: what layers add to a residual stream, rows that a layer keeps as it has gathered them, and in a stack
+ * that only runs forward all but its inputs, its last edge and logits. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned);
+/** @retval QDR_ERR_STATE  not bound; or the value is one that does not last */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value);
+/** Lets the value of an edge last until the next forward pass. Local; call it before the stack is built.
+ *  @retval QDR_ERR_STATE  built already */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_keep_value(qdr_stack *stack, qdr_edge edge);
 /** Gradient of an input that was added with_gradient, or of the stack's last edge (which the caller fills before
  * backward if the stack has no cross-entropy). */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_gradient(const qdr_stack *stack, qdr_edge edge, void **gradient);

@@ -74,11 +74,24 @@ static qdr_status check_has_memory(const qdr_stack *stack, qdr_edge edge)
                     stack->net.edges[edge].name);
 }
 
+qdr_status qdr_stack_keep_value(qdr_stack *stack, qdr_edge edge)
+{
+    QDR_TRY(qdri_stack_open(stack, "keep value"));
+    QDR_TRY(qdri_edge_check(&stack->net, edge, "keep value"));
+    stack->net.edges[edge].keeps_value = 1;
+    return QDR_OK;
+}
+
 qdr_status qdr_stack_edge_value(const qdr_stack *stack, qdr_edge edge, void **value)
 {
     if (!value) return QDR_FAIL(QDR_ERR_ARGUMENT, "edge: the value pointer is NULL");
     *value = NULL;
     QDR_TRY(check_has_memory(stack, edge));
+    if (stack->net.edges[edge].passes)
+        return QDR_FAIL(QDR_ERR_STATE,
+                        "edge '%s': its value only lasts until the operations that read it have run; ask for it with "
+                        "qdr_stack_keep_value() before the stack is built",
+                        stack->net.edges[edge].name);
     *value = qdri_stack_pointer(stack, stack->net.edges[edge].value);
     return QDR_OK;
 }

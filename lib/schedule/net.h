@@ -64,7 +64,10 @@ typedef struct qdri_edge {
     int with_gradient;
     int n_uses;
     int keeps_gradient; /* visible to the caller: has its own memory */
-    qdri_ref value, gradient;
+    int keeps_value; /* the caller has asked for it */
+    int passes; /* its value is one of the forward list, which nothing reads later: set by qdri_net_place() */
+    int last_use; /* the last node that reads it; -1: none */
+    qdri_ref value, gradient; /* value: of one that passes QDRI_NO_REF, but while a forward list is built */
     qdri_ref d; /* while a backward pass is built: the location of the gradient, or QDRI_NO_REF */
 } qdri_edge;
 

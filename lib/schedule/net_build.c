@@ -6,7 +6,7 @@
 #include "core/group.h"
 #include "core/size.h"
 #include "quadrille/linear.h"
-#include "schedule/net_parts.h"
+#include "schedule/ops/op.h"
 
 /* ---- panels and parts ---- */
 
@@ -23,6 +23,38 @@ void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts)
     }
 }
 
+/* ---- lives ---- */
+
+/* Whether the backward of a node reads input i. Rows that are gathered once are kept, and stand for theirs. */
+static int reads_again(const qdri_node *node, int i)
+{
+    if (qdri_node_is_layer(node)) return !node->layer.shape.in_scattered || node->layer.shape.drop_gathered;
+    return qdri_op_backward_needs(node->kind) >> i & 1;
+}
+
+/* What a node makes passes if other nodes read it, but no backward, and the caller does not ask for it. Logits stay for
+ * the caller, who may sample from them. */
+static void choose_lives(qdri_net *net)
+{
+    const int runs_whole = qdri_net_runs_whole(net);
+    for (int i = 0; i < net->n_edges; i++) {
+        net->edges[i].passes = 0;
+        net->edges[i].last_use = -1;
+    }
+    for (int i = 0; i < net->n_nodes; i++) {
+        const qdri_node *node = &net->nodes[i];
+        for (int j = 0; j < node->n_in; j++) {
+            net->edges[node->in[j]].last_use = i;
+            const int is_kept = net->shares_parameters ? node->kind == QDRI_NODE_CROSS_ENTROPY : reads_again(node, j);
+            if (is_kept) net->edges[node->in[j]].passes = 0;
+        }
+        if (node->out < 0 || !runs_whole) continue;
+        qdri_edge *out = &net->edges[node->out];
+        const int is_read = !qdri_node_is_layer(node) && qdri_op_backward_needs(node->kind) & QDRI_NEEDS_OUTPUT;
+        out->passes = out->n_uses > 0 && !out->keeps_value && (net->shares_parameters || !is_read);
+    }
+}
+
 /* ---- places ---- */
 
 static void place_edges(qdri_net *net)
@@ -33,7 +65,7 @@ static void place_edges(qdri_net *net)
     if (net->opts.caller_activations) return;
     for (int i = 0; i < net->n_edges; i++) {
         qdri_edge *edge = &net->edges[i];
-        edge->value = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
+        if (!edge->passes) edge->value = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
         if (edge->keeps_gradient)
             edge->gradient = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, qdri_edge_bytes(edge));
     }
@@ -45,6 +77,7 @@ static void place_nodes(qdri_net *net)
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
         if (!qdri_node_is_layer(node)) continue;
+        node->layer.shape.drop_gathered |= net->shares_parameters;
         if (node->layer.shape.in_scattered && !node->layer.shape.drop_gathered) {
             const size_t bytes = (size_t)net->cell_rows * (size_t)node->layer.shape.k *
                                  qdr_dtype_bytes(net->opts.dtype);
@@ -209,6 +242,7 @@ qdr_status qdri_net_place(qdri_net *net)
         net->opts.prefetch = n_slots < 2 ? 1 : (int)(n_slots < most ? n_slots : most) - 1;
     }
     qdri_parameters_place(net);
+    choose_lives(net);
     place_edges(net);
     place_nodes(net);
     return net->buffers.status;

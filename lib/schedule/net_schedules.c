@@ -147,6 +147,29 @@ qdr_status qdri_net_returns(qdri_net *net, int node, qdri_schedule *schedule)
 
 /* ---- forward ---- */
 
+static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
+{
+    return qdri_builder_take(builder, qdri_edge_bytes(edge));
+}
+
+/* The values of a list begin with the node that makes them, and end with the last one that reads them. */
+static void begin_value(qdri_builder *builder, qdri_net *net, int number)
+{
+    const int out = net->nodes[number].out;
+    if (out >= 0 && net->edges[out].passes) net->edges[out].value = take_edge(builder, &net->edges[out]);
+}
+
+static void end_values(qdri_builder *builder, qdri_net *net, int number)
+{
+    const qdri_node *node = &net->nodes[number];
+    for (int i = 0; i < node->n_in; i++) {
+        qdri_edge *edge = &net->edges[node->in[i]];
+        if (!edge->passes || edge->last_use != number) continue;
+        qdri_builder_give(builder, edge->value);
+        edge->value = QDRI_NO_REF;
+    }
+}
+
 qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *schedule)
 {
     qdri_builder builder;
@@ -159,6 +182,7 @@ qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *sch
     for (int i = 0; i < net->n_nodes; i++) {
         const int needs_all_rows = net->nodes[i].needs_all_rows;
         const qdri_ref w = qdri_node_is_layer(&net->nodes[i]) ? qdri_next_weight(&builder) : QDRI_NO_REF;
+        begin_value(&builder, net, i);
         for (int part = 0; part < builder.n_parts; part++) {
             builder.part = part;
             if (i > 0) end_node(&builder, net, i - 1, part);
@@ -167,6 +191,7 @@ qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *sch
         builder.part = QDRI_AFTER_PARTS;
         if (needs_all_rows) begin_node(&builder, net, i, 0, w);
         builder.part = QDRI_BEFORE_PARTS;
+        end_values(&builder, net, i);
         if (!ends_segment(net, i, i + 1, 0)) continue;
         qdri_builder_release(&builder);
         qdri_builder_hold(&builder);
@@ -199,11 +224,6 @@ static void add_edge_task(qdri_builder *builder, const qdri_edge *edge, int numb
         qdri_schedule_add(builder, &task);
     }
     builder->part = part_before;
-}
-
-static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
-{
-    return qdri_builder_take(builder, qdri_edge_bytes(edge));
 }
 
 /* Where a node writes the gradient of one of its inputs; *accumulate is set if another node has written it before. A

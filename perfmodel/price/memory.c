@@ -17,6 +17,18 @@ static double stored(double n_elems, double elem_bytes)
     return ceil(n_elems * elem_bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
 }
 
+/* Values of the stream that only last while a forward pass runs: what both halves of a layer add to it, and between
+ * parallel halves their first sum; what products gather, who keep the gathered rows. */
+static int passing_streams(const qdri_pricing *p, const qdr_network *network)
+{
+    const int is_gathered = p->plan->layout == QDR_SCATTERED && p->plan->y > 1 && !p->gathers_again;
+    const int n_inputs = network->norm_place == QDR_NORM_BEFORE  ? qdri_network_norms(network)
+                         : network->norm_place == QDR_NORM_AFTER ? 2 - network->parallel_residual
+                                                                 : 2;
+    if (!qdri_lists_have_workspace(p)) return 0;
+    return 2 + network->parallel_residual + is_gathered * n_inputs;
+}
+
 /* Bytes of one layer's edges and of the gathered inputs that products keep. */
 static double layer_edges(const qdri_pricing *p, const qdr_network *network)
 {
@@ -27,10 +39,11 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
     const int n_qkv = network->head_norm == QDR_HEAD_NORM_ALL ? 2 : 1;
     const double each = p->sizes.elem_bytes;
-    double bytes = (4 + qdri_network_norms(network)) * stored(stream * hidden, each) +
+    const int passes_ffn = qdri_lists_have_workspace(p) && scattered && plan->x > 1 && !p->gathers_again;
+    double bytes = (4 + qdri_network_norms(network) - passing_streams(p, network)) * stored(stream * hidden, each) +
                    n_qkv * stored(heads * of[QDRI_SIZE_QKV], each) + stored(heads * of[QDRI_SIZE_QUERIES], each) +
                    stored(wide * of[QDRI_SIZE_UP], each) +
-                   (1 + p->machine->software.saved_ffn) * stored(wide * of[QDRI_SIZE_FFN], each);
+                   (1 - passes_ffn + p->machine->software.saved_ffn) * stored(wide * of[QDRI_SIZE_FFN], each);
     if (scattered && plan->y > 1 && !p->gathers_again) bytes += 2 * stored(rows * hidden, each);
     if (scattered && plan->x > 1 && !p->gathers_again)
         bytes += (heads < rows ? stored(rows * of[QDRI_SIZE_QUERIES], each) : 0) +
@@ -60,7 +73,8 @@ static double end_edges(const qdri_pricing *p, int is_first, int is_last)
     const double stream = of[QDRI_SIZE_ROWS_Y], wide = of[QDRI_SIZE_ROWS_X];
     const double gathered = scattered && p->plan->y > 1 ? of[QDRI_SIZE_ROWS] : 0, each = p->sizes.elem_bytes;
     const int by_bytes = p->machine->software.logit_memory_bytes > 0;
-    return (is_first + is_last) * stored(stream * of[QDRI_SIZE_HIDDEN], each) +
+    const int passes_last = qdri_lists_have_workspace(p) && gathered > 0; /* the last norm */
+    return (is_first + (passes_last ? 0 : is_last)) * stored(stream * of[QDRI_SIZE_HIDDEN], each) +
            is_last * (stored(gathered * of[QDRI_SIZE_HIDDEN], each) +
                       (by_bytes ? 0 : stored(wide * of[QDRI_SIZE_VOCAB], each)));
 }

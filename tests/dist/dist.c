@@ -317,7 +317,8 @@ void *dist_build_in_nan(qdr_stack *stack)
     DIST_OK(qdr_stack_bind(stack, &parts));
     for (int i = 0; i < qdr_stack_n_parameters(stack); i++) {
         const qdr_parameter p = dist_parameter(stack, i);
-        memset(p.gradient, 0xff, (size_t)p.n_gradient * qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack))));
+        if (p.gradient)
+            memset(p.gradient, 0xff, (size_t)p.n_gradient * qdr_dtype_bytes(dist_sum_type(qdr_stack_dtype(stack))));
     }
     return memory;
 }

@@ -325,6 +325,7 @@ typedef struct variation {
     X("qdr_context_opts.machine", "rank 0's applies")                                                                  \
     X("qdr_context_opts.device", "each rank has a GPU of its own; kinds are compared when the context is made")        \
     X("qdr_stack_memory.*", "memory is the rank's own")                                                                \
+    X("qdr_stack_keep_value(edge)", "memory is the rank's own")                                                        \
     X("qdr_grid_opts.gradient_parts", "one rank along z and d has no choice; see test_grid.c")                         \
     X("qdr_grid_opts.optimizer_parts", "one rank along z and d has no choice; see test_grid.c")                        \
     X("qdr_topo_opts.*", "no ranks")                                                                                   \

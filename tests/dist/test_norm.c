@@ -109,6 +109,7 @@ static norm_case case_make(qdr_context *ctx, uint64_t *seed, qdr_dtype dtype, co
     DIST_OK(qdr_stack_create(c.grid, &opts, &c.stack));
     DIST_OK(qdr_stack_add_input(c.stack, "x", &input, 1, &c.x));
     DIST_OK(qdr_stack_add_norm(c.stack, &c.norm, c.x, &c.y));
+    DIST_OK(qdr_stack_keep_value(c.stack, c.y));
     c.last = c.y;
     if (adds) DIST_OK(qdr_stack_add_residual(c.stack, "sum", c.x, c.y, &c.last));
     c.memory = dist_build_in_nan(c.stack);

@@ -78,6 +78,8 @@ static optim_case case_make(qdr_grid *grid, uint64_t *seed, qdr_dtype dtype)
     if (dist_below(seed, 2)) c.opts.grad_scale = 1024;
     DIST_OK(qdr_stack_create(c.grid, &opts, &c.stack));
     add_layers(&c, dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED);
+    DIST_OK(qdr_stack_keep_value(c.stack, UP_IN));
+    DIST_OK(qdr_stack_keep_value(c.stack, UP_OUT));
     DIST_OK(qdr_stack_build(c.stack));
     c.n_parameters = qdr_stack_n_parameters(c.stack);
     DIST_CHECK(c.n_parameters > 0 && c.n_parameters <= MAX_PARAMETERS, "%d", c.n_parameters);

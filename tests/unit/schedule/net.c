@@ -114,8 +114,11 @@ static size_t layer_activations(const int *g, qdr_layout layout, const rows *m)
 {
     const int64_t h = HIDDEN, x = g[QDR_X], y = g[QDR_Y];
     const size_t wide = room(m->over_y * 4 * h / y), stream = room(m->over_x * h / x);
-    const size_t edges = 6 * stream /* norms, proj, fc2, residuals */ + room(m->over_y * 3 * h / y) /* qkv */ +
-                         room(m->over_y * h / y) /* attention */ + 2 * wide /* fc, gelu */;
+    /* What products gather is kept as they gather it, and not as it was; what proj and fc2 make passes. */
+    const int over_y = gathered(g, layout, QDR_Y, 1) > 0, over_x = gathered(g, layout, QDR_X, 1) > 0;
+    const size_t edges = (size_t)(over_y ? 2 : 4) * stream /* residuals, norms */ +
+                         room(m->over_y * 3 * h / y) /* qkv */ + room(m->over_y * h / y) /* attention */ +
+                         (size_t)(over_x ? 1 : 2) * wide /* fc, gelu */;
     const size_t saved = 2 * room(2 * m->over_x) + room(HEADS / y * m->over_y);
     return edges + saved + 2 * gathered(g, layout, QDR_Y, m->cell * h / x) /* qkv, fc */ +
            gathered(g, layout, QDR_X, m->cell * h / y) /* proj */ +
@@ -126,7 +129,8 @@ static size_t activation_bytes(const int *g, qdr_layout layout)
 {
     const rows m = rows_of(g, layout);
     const int64_t x = g[QDR_X], y = g[QDR_Y];
-    const size_t ends = room(m.cell) /* tokens */ + 2 * room(m.over_x * HIDDEN / x) /* embedding, last norm */ +
+    const int n_ends = gathered(g, layout, QDR_Y, 1) ? 1 : 2; /* embedding, last norm */
+    const size_t ends = room(m.cell) /* tokens */ + (size_t)n_ends * room(m.over_x * HIDDEN / x) +
                         room(m.over_y * VOCAB / y) + room(m.over_y) /* logits, targets */;
     const size_t saved = room(2 * m.over_x) + room(2 * m.over_y);
     size_t work = (size_t)(m.over_x * 3 * x) * 4; /* moments of all parts */

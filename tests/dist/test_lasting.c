@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values of edges last as long as they are read: those that a backward reads, and those that the caller asks for. With
+ * either choice, on every grid, results are the same, bit for bit, and memory differs by what passes. */
+#include "../nodes.h"
+#include "core/size.h"
+#include "dist.h"
+#include "schedule/buffer.h"
+
+enum { WIDTH = 12, WIDE = 20 };
+
+typedef struct block {
+    qdr_stack *stack;
+    qdr_edge x, made, sum, last; /* made: by a layer, for the sum alone */
+    void *memory;
+    qdr_stack_sizes sizes;
+} block;
+
+typedef struct variant {
+    int64_t n_rows;
+    qdr_dtype dtype;
+    qdr_layout layout;
+    int panels, batch_parts, overlap;
+    uint64_t data_seed;
+} variant;
+
+/* x + down(up(x)), of which a norm is the last. */
+static block describe(qdr_grid *grid, const variant *v)
+{
+    block b = {.sizes = {QDR_INIT(qdr_stack_sizes)}};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = v->n_rows,           .dtype = v->dtype,
+                                 .panels = v->panels,      .batch_parts = v->batch_parts, .overlap = v->overlap,
+                                 .caller_memory = 1};
+    const qdr_edge_desc input = {.cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = v->layout};
+    const qdr_linear_desc up = {
+        .name = "up", .in = {{WIDTH, 1}}, .out = {{WIDE, 1}}, .bias = 1, .out_layout = v->layout};
+    const qdr_linear_desc down = {
+        .name = "down", .in = {{WIDE, 1}}, .out = {{WIDTH, 1}}, .bias = 1, .transposed = 1, .out_layout = v->layout};
+    DIST_OK(qdr_stack_create(grid, &opts, &b.stack));
+    b.x = dist_input(b.stack, "x", input, 1);
+    b.made = dist_linear(b.stack, down, dist_linear(b.stack, up, b.x, NULL), NULL);
+    DIST_OK(qdr_stack_add_residual(b.stack, "sum", b.x, b.made, &b.sum));
+    DIST_OK(test_add_norm(b.stack, "norm", 0, b.sum, &b.last));
+    return b;
+}
+
+static void run_forward(block *b, const variant *v)
+{
+    b->memory = dist_build_in_nan(b->stack);
+    DIST_OK(qdr_stack_get_sizes(b->stack, &b->sizes));
+    if (b->sizes.parameters) DIST_OK(qdr_stack_init(b->stack, v->data_seed, 0.3));
+    dist_fill_edge(b->stack, b->x, dist_edge_value(b->stack, b->x), v->data_seed + 1);
+    DIST_OK(qdr_stack_forward(b->stack));
+    dist_synchronize(qdr_grid_context(qdr_stack_grid(b->stack)));
+}
+
+static block make(qdr_grid *grid, const variant *v, int keeps)
+{
+    block b = describe(grid, v);
+    if (keeps) DIST_OK(qdr_stack_keep_value(b.stack, b.made));
+    run_forward(&b, v);
+    dist_fill_edge(b.stack, b.last, dist_edge_gradient(b.stack, b.last), v->data_seed + 2);
+    DIST_OK(qdr_stack_backward(b.stack, 0, 1));
+    dist_synchronize(qdr_grid_context(grid));
+    return b;
+}
+
+static void drop(qdr_grid *grid, block *b)
+{
+    qdr_stack_destroy(&b->stack);
+    qdr_mem_free(qdr_grid_context(grid), &b->memory);
+}
+
+static void check_same(const block *a, const block *b, const void *ours, const void *theirs, const char *what)
+{
+    const qdr_owned owned = dist_edge_owned(a->stack, a->x);
+    const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(b->stack));
+    DIST_CHECK(memcmp(ours, theirs, bytes) == 0, "%s differs", what);
+}
+
+/* What was kept adds up: both addends and their sum are there, and a sum is rounded once. */
+static void check_sum(const block *b, const variant *v)
+{
+    const qdr_owned owned = dist_edge_owned(b->stack, b->made);
+    const void *x = dist_edge_value(b->stack, b->x), *made = dist_edge_value(b->stack, b->made),
+               *sum = dist_edge_value(b->stack, b->sum);
+    void *one = dist_memory(qdr_grid_context(qdr_stack_grid(b->stack)), 1, v->dtype);
+    for (int64_t i = 0; i < owned.n_rows * owned.n_cols; i++) {
+        dist_set(one, v->dtype, 0, dist_get(x, v->dtype, i) + dist_get(made, v->dtype, i));
+        DIST_CHECK(dist_get(sum, v->dtype, i) == dist_get(one, v->dtype, 0), "element %lld", (long long)i);
+    }
+    qdr_mem_free(qdr_grid_context(qdr_stack_grid(b->stack)), &one);
+}
+
+DIST_TEST(values_that_nothing_reads_again_pass)
+{
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    for (int round = 0, n = dist_rounds(24); round < n; round++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        const variant v = {.n_rows = dist_below(&seed, 30),
+                           .dtype = types[dist_below(&seed, 4)],
+                           .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                           .panels = 1 + (int)dist_below(&seed, 3),
+                           .batch_parts = 1 + (int)dist_below(&seed, 3),
+                           .overlap = dist_below(&seed, 2) ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+                           .data_seed = dist_random(&seed)};
+        block passes = make(grid, &v, 0), keeps = make(grid, &v, 1);
+        const qdr_owned owned = dist_edge_owned(keeps.stack, keeps.made);
+        const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(v.dtype);
+        void *value = &value;
+        DIST_FAILS(qdr_stack_edge_value(passes.stack, passes.made, &value), QDR_ERR_STATE,
+                   "'down': its value only lasts");
+        DIST_CHECK(!value, "a value after an error");
+        DIST_CHECK(keeps.sizes.activations - passes.sizes.activations == qdri_align_bytes(bytes, QDRI_BUFFER_ALIGN),
+                   "%zu and %zu bytes", keeps.sizes.activations, passes.sizes.activations);
+        check_sum(&keeps, &v);
+        check_same(&passes, &keeps, dist_edge_value(passes.stack, passes.last),
+                   dist_edge_value(keeps.stack, keeps.last), "the norm");
+        check_same(&passes, &keeps, dist_edge_gradient(passes.stack, passes.x),
+                   dist_edge_gradient(keeps.stack, keeps.x), "the input's gradient");
+        DIST_FAILS(qdr_stack_keep_value(keeps.stack, keeps.sum), QDR_ERR_STATE, "already built");
+        drop(grid, &passes);
+        drop(grid, &keeps);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+/* A copy that only runs forward keeps its input and its last edge. */
+DIST_TEST(a_forward_keeps_nothing_between)
+{
+    for (int round = 0, n = dist_rounds(12); round < n; round++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        const variant v = {.n_rows = dist_below(&seed, 30),
+                           .dtype = QDR_F32,
+                           .panels = 1,
+                           .batch_parts = 1,
+                           .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                           .data_seed = dist_random(&seed)};
+        block owner = make(grid, &v, 0), copy = describe(grid, &v);
+        void *value;
+        DIST_OK(qdr_stack_share_parameters(copy.stack, owner.stack));
+        run_forward(&copy, &v);
+        check_same(&owner, &copy, dist_edge_value(owner.stack, owner.last), dist_edge_value(copy.stack, copy.last),
+                   "the norm");
+        DIST_FAILS(qdr_stack_edge_value(copy.stack, copy.sum, &value), QDR_ERR_STATE, "'sum': its value only lasts");
+        drop(grid, &copy);
+        drop(grid, &owner);
+        qdr_grid_destroy(&grid);
+    }
+}
