@@ -29,9 +29,10 @@ static qdr_status check(const qdr_network *network, const qdr_network_desc *desc
     if (desc->n_layers < 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %" PRId64 " layers; use 1 or more, or 0 for all of the network",
                         desc->n_layers);
-    if (network->heads < 1 || network->kv_heads < 1)
-        return QDR_FAIL(QDR_ERR_SHAPE, "network: %" PRId64 " heads and %" PRId64 " key heads; at least 1 of each",
-                        network->heads, network->kv_heads);
+    QDR_TRY(qdri_network_check(network));
+    if (desc->n_layers > network->layers)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %" PRId64 " layers of %.63s, which has %" PRId64, desc->n_layers,
+                        network->name, network->layers);
     const char *lacks = qdri_network_lacks(network);
     if (!lacks || desc->stand_ins) return QDR_OK;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED,

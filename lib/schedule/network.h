@@ -36,6 +36,11 @@ int qdri_activation_named(const char *name, qdr_activation_function *function);
 /* What a network is made of that the library lacks, such as "rotary positions"; NULL: nothing. */
 const char *qdri_network_lacks(const qdr_network *network);
 
+/* Whether its members fit each other. */
+QDR_NODISCARD qdr_status qdri_network_check(const qdr_network *network);
+QDR_NODISCARD qdr_status qdri_rotary_check(const qdr_network *network, const char *name, const qdr_rotary *rotary);
+/* Norms of a layer on the stream. */
+int qdri_network_norms(const qdr_network *network);
 /* Bits of a layer that there is: of layer_kinds, or those for which window_layers stands. */
 int qdri_layer_kind(const qdr_network *network, int64_t layer);
 /* NULL: the layer, which there is, has no rotary positions. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the layers of a network have that others may not have: windows and rotary positions. */
+#include <float.h>
 #include <math.h>
 
 #include "core/sized.h"
@@ -102,6 +103,41 @@ double qdri_rotary_frequency(const qdr_rotary *r, int64_t i, int64_t sequence)
     }
 }
 
+/* Numbers that are possible one by one may give angles that are none. */
+static qdr_status check_frequencies(const qdr_network *net, const char *set, const qdr_rotary *rotary)
+{
+    enum { MOST = 4096 }; /* further ones are between these */
+    const qdr_rotary r = qdri_rotary_whole(net, rotary);
+    for (int64_t i = 0; i < (r.columns + 1) / 2 && i < MOST; i++)
+        for (int is_long = 0; is_long < 2; is_long++) {
+            const double f = qdri_rotary_frequency(&r, i, is_long ? net->context : 1);
+            if (!(f >= 0 && f <= DBL_MAX))
+                return QDR_FAIL(QDR_ERR_ARGUMENT,
+                                "network: %.63s has %s positions that turn pair %" PRId64
+                                " by %g each; check the base, the factors and the positions before scaling",
+                                net->name, set, i, f);
+        }
+    return QDR_OK;
+}
+
+qdr_status qdri_rotary_check(const qdr_network *net, const char *name, const qdr_rotary *set)
+{
+    const int64_t most_turned = 65536; /* heads have hundreds of columns; each pair has an angle for each position */
+    const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * (int64_t)QDR_ROTARY_MOST_FACTORS : most_turned;
+    const int64_t n = set->columns ? set->columns : net->head_size;
+    if (n > net->head_size || n > most)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "network: %.63s turns %s.columns %" PRId64 " of heads of %" PRId64 "; at most %" PRId64
+                        " can be turned",
+                        net->name, name, n, net->head_size, net->head_size < most ? net->head_size : most);
+    if (set->kind >= QDR_ROTARY_DYNAMIC && set->original < 1)
+        return QDR_FAIL(QDR_ERR_SHAPE,
+                        "network: %.63s has %s.original %" PRId64 ", but its kind needs the positions of before "
+                        "scaling, at least 1",
+                        net->name, name, set->original);
+    return check_frequencies(net, name, set);
+}
+
 /* ---- public functions ---- */
 
 qdr_status qdr_network_describe_layer(const qdr_network *given, int64_t layer, qdr_network_layer *described)
@@ -133,6 +169,7 @@ qdr_status qdr_network_rotary(const qdr_network *given, int64_t layer, int64_t s
                         "rotary positions, the sequence a token, and the results places",
                         layer, net.name, sequence);
     const qdr_rotary r = qdri_rotary_whole(&net, rotary);
+    QDR_TRY(qdri_rotary_check(&net, "rotary", rotary));
     for (int64_t i = 0; i < (r.columns + 1) / 2; i++) frequencies[i] = qdri_rotary_frequency(&r, i, sequence);
     *magnitude = r.magnitude;
     return QDR_OK;

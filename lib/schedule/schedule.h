@@ -89,7 +89,7 @@ typedef struct qdri_task {
     int peer, peer2;
     double flops; /* reported: of products and operations */
     qdri_task_work work; /* not of products and collectives, whose extents tell */
-    qdri_task_work turns; /* of an attention, besides: passes over queries and keys, before its own work and after it */
+    qdri_task_work turns; /* of an attention, besides: on queries, keys and scores, beside its products */
     /* Collectives, see core/coded.h: */
     int traffic; /* 1 + the qdr_traffic_class of what may be coded; 0: nothing may */
     int64_t row_elems; /* of an activation's row; 0: there are no rows */

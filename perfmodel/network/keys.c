@@ -135,7 +135,7 @@ static qdr_status take_factors(qdri_json_node node, double *factors)
     return QDR_OK;
 }
 
-static qdr_status take_layers(qdri_json_node node, unsigned char *kinds_of_layers)
+static qdr_status take_layers(qdri_json_node node, int64_t n_layers, unsigned char *kinds_of_layers)
 {
     enum { ALL = QDR_LAYER_WINDOW | QDR_LAYER_UNROTATED | QDR_LAYER_LOCAL };
     const char *digits;
@@ -145,8 +145,10 @@ static qdr_status take_layers(qdri_json_node node, unsigned char *kinds_of_layer
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has '%c'; a digit from 0 to %d is needed", qdri_json_where(node).text,
                             *digits >= ' ' && *digits <= '~' ? *digits : '?', ALL);
         *kinds_of_layers++ = (unsigned char)(*digits - '0');
+        n_layers--;
     }
-    return QDR_OK;
+    if (n_layers == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s does not have one digit for each layer", qdri_json_where(node).text);
 }
 
 static qdr_status take(qdri_json_node node, const qdri_network_key *key, qdr_network *network)
@@ -169,7 +171,7 @@ static qdr_status take(qdri_json_node node, const qdri_network_key *key, qdr_net
     case QDRI_NETWORK_WORD: return qdri_json_word(node, key->words, key->n_words, at);
     case QDRI_NETWORK_REAL: return qdri_json_number(node, 0, INFINITY, at);
     case QDRI_NETWORK_FACTORS: return take_factors(node, at);
-    default: return take_layers(node, at);
+    default: return take_layers(node, network->layers, at);
     }
 }
 

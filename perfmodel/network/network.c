@@ -34,103 +34,10 @@ static qdr_status check_member(const qdr_network *net, const qdri_network_key *k
     }
 }
 
-int qdri_network_norms(const qdr_network *net)
-{
-    const int is_shared = net->norm_place == QDR_NORM_BEFORE && net->parallel_residual && net->norms_per_layer == 1;
-    return is_shared ? 1 : net->norm_place == QDR_NORM_AROUND ? 4 : 2;
-}
-
-static qdr_status check_norms(const qdr_network *net)
-{
-    if (net->norms_per_layer == 0 || net->norms_per_layer == qdri_network_norms(net)) return QDR_OK;
-    return QDR_FAIL(
-        QDR_ERR_SHAPE,
-        "network: %.63s has %d norms_per_layer; with its norm_place there are %d, or 1 that parallel halves "
-        "share",
-        net->name, net->norms_per_layer, qdri_network_norms(net));
-}
-
-/* What kinds of layers say, or windows alone. */
-static qdr_status check_layers(const qdr_network *net)
-{
-    int64_t n_windows = 0;
-    int some = 0;
-    for (int64_t i = 0; i < QDR_NETWORK_MOST_LAYERS; i++) {
-        const int kind = net->layer_kinds[i];
-        if (kind > (QDR_LAYER_WINDOW | QDR_LAYER_UNROTATED | QDR_LAYER_LOCAL) || (kind && i >= net->layers))
-            return QDR_FAIL(QDR_ERR_ARGUMENT, "network: %.63s has kind %d for layer %" PRId64 " of %" PRId64, net->name,
-                            kind, i, net->layers);
-        some |= kind;
-        n_windows += kind & QDR_LAYER_WINDOW;
-    }
-    if (some && net->layers > QDR_NETWORK_MOST_LAYERS)
-        return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %" PRId64 " layers that are not alike; at most %d are known",
-                        net->name, net->layers, QDR_NETWORK_MOST_LAYERS);
-    if (some && n_windows != net->window_layers)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "network: %.63s has %" PRId64 " window_layers, but %" PRId64 " of its layer_kinds have windows",
-                        net->name, net->window_layers, n_windows);
-    return QDR_OK;
-}
-
-/* Numbers that are possible one by one may give angles that are none. */
-static qdr_status check_frequencies(const qdr_network *net, const char *set, const qdr_rotary *rotary)
-{
-    enum { MOST = 4096 }; /* further ones are between these */
-    const qdr_rotary r = qdri_rotary_whole(net, rotary);
-    for (int64_t i = 0; i < (r.columns + 1) / 2 && i < MOST; i++)
-        for (int is_long = 0; is_long < 2; is_long++) {
-            const double f = qdri_rotary_frequency(&r, i, is_long ? net->context : 1);
-            if (!(f >= 0 && f <= DBL_MAX))
-                return QDR_FAIL(QDR_ERR_ARGUMENT,
-                                "network: %.63s has %s positions that turn pair %" PRId64
-                                " by %g each; check the base, the factors and the positions before scaling",
-                                net->name, set, i, f);
-        }
-    return QDR_OK;
-}
-
-/* The sets that layers have. */
-static qdr_status check_rotary(const qdr_network *net)
-{
-    const qdr_rotary *const sets[] = {&net->rotary, &net->local_rotary};
-    static const char *const names[] = {"rotary", "local_rotary"};
-    const int64_t most_turned = 65536; /* heads have hundreds of columns; each pair has an angle for each position */
-    int has[2];
-    qdri_network_rotaries(net, has);
-    for (int i = 0; i < 2; i++) {
-        const qdr_rotary *set = sets[i];
-        const int64_t most = set->kind == QDR_ROTARY_LONGROPE ? 2 * (int64_t)QDR_ROTARY_MOST_FACTORS : most_turned;
-        const int64_t n = set->columns ? set->columns : net->head_size;
-        if (!has[i]) continue;
-        if (n > net->head_size || n > most)
-            return QDR_FAIL(QDR_ERR_SHAPE,
-                            "network: %.63s turns %s.columns %" PRId64 " of heads of %" PRId64 "; at most %" PRId64
-                            " can be turned",
-                            net->name, names[i], n, net->head_size, net->head_size < most ? net->head_size : most);
-        if (set->kind >= QDR_ROTARY_DYNAMIC && set->original < 1)
-            return QDR_FAIL(QDR_ERR_SHAPE,
-                            "network: %.63s has %s.original %" PRId64 ", but its kind needs the positions of before "
-                            "scaling, at least 1",
-                            net->name, names[i], set->original);
-        QDR_TRY(check_frequencies(net, names[i], set));
-    }
-    return QDR_OK;
-}
-
 static qdr_status check(const qdr_network *net)
 {
     for (int i = 0; i < qdri_n_network_keys; i++) QDR_TRY(check_member(net, &qdri_network_keys[i]));
-    if (net->kv_heads > net->heads)
-        return QDR_FAIL(QDR_ERR_SHAPE,
-                        "network: %.63s has %" PRId64 " key heads for %" PRId64 " heads; at most one each", net->name,
-                        net->kv_heads, net->heads);
-    if (net->window_layers > net->layers)
-        return QDR_FAIL(QDR_ERR_SHAPE, "network: %.63s has %" PRId64 " layers with a window, but %" PRId64 " layers",
-                        net->name, net->window_layers, net->layers);
-    QDR_TRY(check_norms(net));
-    QDR_TRY(check_layers(net));
-    return check_rotary(net);
+    return qdri_network_check(net);
 }
 
 /* ---- parameters ---- */

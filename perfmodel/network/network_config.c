@@ -64,14 +64,37 @@ static qdr_status find_type(const qdri_json_node *root, qdri_json_node *text, co
                     is_mixture(type) ? ", a mixture of experts; only dense networks are known" : "", qdri_known_types);
 }
 
+/* Whether a file is of the type itself; it is not if it nests that. */
+static int is_same_type(const qdri_json_node *root, const qdri_type *type)
+{
+    const qdri_type *outer;
+    const char *name;
+    return type_of(root, &outer, &name) == QDR_OK && outer == type;
+}
+
+/* The outer class says whether the head is tied, and has a default of its own, which is known of gemma3's. */
+static qdr_status check_outer_tie(const qdri_json_node *root)
+{
+    const qdri_json_node node = qdri_json_get(root, "tie_word_embeddings"), outer = qdri_json_get(root, "model_type");
+    const char *name = NULL;
+    if (qdri_is_given(node)) return QDR_OK;
+    if (qdri_json_kind_of(outer) == QDRI_JSON_STRING) QDR_TRY(qdri_json_string(outer, 0, &name));
+    if (name && strcmp(name, "gemma3") == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s is missing, and the default of what nests the text model is not known; add true if the head is "
+                    "the embedding, else false",
+                    qdri_json_where(node).text);
+}
+
 static int ends_in(const char *text, const char *ending)
 {
     const size_t n = strlen(text), bytes = strlen(ending);
     return n >= bytes && strcmp(text + n - bytes, ending) == 0;
 }
 
-/* The same layers under another head, or none: parameters and products would be counted that are not there. */
-static qdr_status refuse_other_heads(const qdri_json_node *root)
+/* The same layers under another head, or none: parameters and products would be counted that are not there. nests: the
+ * class is of a file that nests the text model. */
+static qdr_status refuse_other_heads(const qdri_json_node *root, int nests)
 {
     const qdri_json_node node = qdri_json_get(root, "architectures");
     qdri_json_node list;
@@ -82,6 +105,7 @@ static qdr_status refuse_other_heads(const qdri_json_node *root)
         const char *class;
         QDR_TRY(qdri_json_string(item, 0, &class));
         if (ends_in(class, "ForCausalLM") || ends_in(class, "LMHeadModel")) continue;
+        if (nests && ends_in(class, "ForConditionalGeneration")) continue;
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "%s is %s, which has another head than one over the vocabulary, or none; only networks "
                         "such as LlamaForCausalLM are known: name that class to plan it instead",
@@ -366,7 +390,10 @@ static qdr_status read_network(const qdri_json *document, const char *name, qdr_
     QDR_TRY(find_type(&file, &root, &type));
     QDR_TRY(refuse_changes(&file));
     QDR_TRY(refuse_changes(&root));
-    QDR_TRY(refuse_other_heads(&root));
+    const int nests = !is_same_type(&file, type);
+    QDR_TRY(refuse_other_heads(&root, 0));
+    if (nests) QDR_TRY(refuse_other_heads(&file, 1));
+    if (nests) QDR_TRY(check_outer_tie(&file));
     qdr_network net = type->shape;
     net.size = sizeof net;
     snprintf(net.name, sizeof net.name, "%s", name);

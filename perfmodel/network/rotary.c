@@ -166,7 +166,11 @@ static qdr_status read_set(const qdri_json_node *root, const qdri_json_node *sca
 }
 
 /* Of the classes' two dialects rope_scaling is asked first, as they do, unless there is nothing in it. */
-static int says_anything(qdri_json_node node) { return qdri_json_has(node) && qdri_json_next_key(&node, NULL) != NULL; }
+static int says_anything(qdri_json_node node)
+{
+    const int is_object = qdri_json_kind_of(node) == QDRI_JSON_OBJECT;
+    return qdri_json_has(node) && (!is_object || qdri_json_next_key(&node, NULL) != NULL);
+}
 
 qdr_status qdri_read_rotary(const qdri_json_node *root, const qdri_type *type, qdr_network *net)
 {

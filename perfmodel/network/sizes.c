@@ -3,6 +3,7 @@
 #include "network/sizes.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/size.h"
 #include "schedule/buffer.h"
@@ -62,6 +63,13 @@ static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *
         s->of[sharded[i][0]] = shard(s->of[QDRI_SIZE_HIDDEN] * s->of[sharded[i][1]], &grid, s->elem_bytes);
 }
 
+/* Layers with the same angles share a table. */
+static int are_same(const qdr_network *n)
+{
+    const qdr_rotary a = qdri_rotary_whole(n, &n->rotary), b = qdri_rotary_whole(n, &n->local_rotary);
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
 /* As its operation says: a number per row and head, and the key heads that are gathered where y has more ranks than
  * there are. A kernel assigns the same number of queries to each of its key heads. */
 static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes *s)
@@ -74,6 +82,7 @@ static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes
     int has[2];
     size_t saved_bytes, work_bytes;
     qdri_network_rotaries(n, has);
+    if (has[0] && has[1] && are_same(n)) has[1] = 0;
     for (int i = 0; i < 2; i++) {
         const double bytes = s->context * (double)qdri_rotary_columns(n, sets[i]) * fmax(4, s->elem_bytes);
         s->rotation_bytes += has[i] ? (double)qdri_align_bytes((size_t)bytes, QDRI_BUFFER_ALIGN) : 0;

@@ -52,9 +52,6 @@ double qdri_job_nodes(const qdr_machine *machine, const qdr_plan *plan);
 /* Whether stages on different nodes wait for one another. */
 int qdri_is_staged(const qdr_machine *machine, const qdr_plan *plan);
 
-/* Norms of the stream in each layer. */
-int qdri_network_norms(const qdr_network *network);
-
 /* The first rank of a checked plan's grid, with its levels. */
 qdri_position qdri_plan_position(const qdr_plan *plan);
 /* Whether a checked plan partitions gradients or optimizer state over more ranks than z. */

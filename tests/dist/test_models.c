@@ -212,7 +212,7 @@ static int check_elements(const tensor *one, const void *gradient, qdr_dtype typ
     snprintf(name, sizeof name, "grad.%s", one->name);
     DIST_OK(qdr_safetensors_read(at->elements, qdr_safetensors_find(at->elements, name), 0, n, QDR_F64, expected));
     for (int64_t i = 0; i < n; i++) {
-        const double got = dist_get(gradient, type, tensor_place(one, i));
+        const double got = dist_get(gradient, type, tensor_place(one, i)) / loss_scale();
         if (!is_off(got, expected[i], bound)) continue;
         snprintf(which, sizeof which, "element %d", (int)i);
         if (n_bad++ == 0) bad(which, one->name, got, expected[i], fabs(got - expected[i]) / norm);

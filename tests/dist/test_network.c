@@ -97,6 +97,15 @@ DIST_TEST(what_the_library_lacks_is_refused)
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_UNSUPPORTED, "it has quick_gelu");
     network = good, network.kv_heads = 0;
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_SHAPE, "key heads");
+    network = good, network.head_norm = (qdr_head_norm)7;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_ARGUMENT, "head_norm is 7");
+    network = good, network.layer_kinds[0] = 8;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_ARGUMENT, "kind 8 for layer 0");
+    network = good, network.window_layers = network.layers + 1;
+    DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_SHAPE, "layers with a window");
+    desc.n_layers = good.layers + 1;
+    DIST_FAILS(qdr_stack_add_network(stack, &good, &desc, tokens, &out), QDR_ERR_ARGUMENT, "which has");
+    desc.n_layers = 0;
     network = good, network.size = 0;
     DIST_FAILS(qdr_stack_add_network(stack, &network, &desc, tokens, &out), QDR_ERR_ARGUMENT, "QDR_INIT");
     DIST_FAILS(qdr_stack_add_network(stack, NULL, &desc, tokens, &out), QDR_ERR_ARGUMENT, "NULL");

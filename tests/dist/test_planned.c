@@ -370,6 +370,7 @@ static void check_network(qdr_grid *grid, void *user)
     for (int i = 0; i < 8; i++) {
         planned_case the_case = {.grid = grid, .network = *(const qdr_network *)user};
         const int is_small = i >= 6;
+        if (i % 2) the_case.network.local_rotary = the_case.network.rotary; /* and one table for both */
         transformer made = {.stack = NULL};
         the_case.desc = (transformer_desc){.network = &the_case.network,
                                            .has_ends = 1,

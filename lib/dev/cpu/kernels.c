@@ -171,7 +171,7 @@ static qdr_status kernel_run(void *args)
         return qdri_fail_rate(self->kernel.u.adamw.numbers->lr);
     if (is_attention(&self->kernel)) {
         qdri_executor_use_address_space();
-        if (qdri_attention_turns(&self->kernel)) qdri_onednn_threads(self->n_threads);
+        if (qdri_attention_takes_onednn(&self->kernel)) qdri_onednn_threads(self->n_threads);
         qdri_blas_begin(self->n_threads);
         self->run(&self->kernel);
         qdri_blas_end();
@@ -187,7 +187,7 @@ qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: on the CPU, communicators compute it themselves");
     const kernel_args args = {*kernel, find_kernel(kernel), ((const qdri_cpu_dev *)stream->dev)->n_threads};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
-    if (args.n_threads > 1 || (is_attention(kernel) && qdri_attention_turns(kernel))) /* products */
+    if (args.n_threads > 1 || (is_attention(kernel) && qdri_attention_takes_onednn(kernel))) /* products */
         return qdri_cpu_enqueue_own(stream, kernel_run, &args, sizeof args);
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
 }

@@ -209,9 +209,9 @@ static void clear_gradients(const qdri_op_part *p)
     }
 }
 
-/* Norms and rotations of heads: what is turned is written, and read by the kernel that follows. Backward turns once
- * more, and the gradients back. */
-static qdri_task_work turn_work(const qdri_kernel *kernel, int backward)
+/* Norms and rotations of heads, and caps of scores, of which there are n: what is turned is written, and read by the
+ * kernel that follows. Backward turns and caps once more, and turns the gradients back. */
+static qdri_task_work turn_work(const qdri_kernel *kernel, double n_scores, int backward)
 {
     const double heads = (double)(kernel->u.attention.n_heads + kernel->u.attention.n_kv_heads);
     const double rows = (double)kernel->u.attention.n_rows, size = (double)kernel->u.attention.head_size;
@@ -220,9 +220,10 @@ static qdri_task_work turn_work(const qdri_kernel *kernel, int backward)
     const double table = (double)kernel->u.attention.context * rotary *
                          (double)qdr_dtype_bytes(qdri_sum_type(kernel->dtype));
     const double turning = 3 * rows * heads * rotary, norm = has_norm * rows * heads * size;
-    if (!qdri_attention_turns(kernel)) return QDRI_NO_WORK;
-    if (!backward) return (qdri_task_work){2 * bytes + table, turning + 5 * norm, 2, QDRI_COST_PLAIN};
-    return (qdri_task_work){(4 + has_norm) * bytes + 2 * table, 2 * turning + 15 * norm, has_norm ? 6 : 4,
+    const double capping = kernel->u.attention.cap > 0 ? (backward ? 10 : 8) * n_scores : 0;
+    if (!qdri_attention_turns(kernel)) return (qdri_task_work){0, capping, 0, QDRI_COST_PLAIN};
+    if (!backward) return (qdri_task_work){2 * bytes + table, turning + 5 * norm + capping, 2, QDRI_COST_PLAIN};
+    return (qdri_task_work){(4 + has_norm) * bytes + 2 * table, 2 * turning + 15 * norm + capping, has_norm ? 6 : 4,
                             QDRI_COST_PLAIN};
 }
 
@@ -245,7 +246,7 @@ static void attend(const qdri_op_part *p, int backward, const qdri_refs *reads, 
                       .n = query_columns,
                       .flops = times * 4 * rows * (keys - 0.5) * (double)query_columns};
     if (kernel.u.attention.n_heads > 0) {
-        task.turns = turn_work(&kernel, backward);
+        task.turns = turn_work(&kernel, rows * keys * (double)kernel.u.attention.n_heads, backward);
         task.work = backward ? (qdri_task_work){2 * rows * row_bytes, times * flops, 3, QDRI_COST_SCORES_BACKWARD}
                              : (qdri_task_work){rows * row_bytes, flops, 1, QDRI_COST_SCORES};
     }

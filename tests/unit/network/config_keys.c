@@ -108,6 +108,13 @@ TEST(refusals)
          "'no_rope_layers' has 1 items for 2 layers"},
         {"{\"model_type\": \"smollm3\", \"num_hidden_layers\": 1, \"no_rope_layers\": [2]}", QDR_ERR_ARGUMENT,
          "'no_rope_layers[0]' is 2"},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": \"linear\"}", QDR_ERR_ARGUMENT, "'rope_scaling' is \"linear\""},
+        {"{\"model_type\": \"gemma3_text\", \"rope_scaling\": [1]}", QDR_ERR_ARGUMENT, "'rope_scaling' is a list"},
+        {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\"}}", QDR_ERR_ARGUMENT,
+         "'tie_word_embeddings' is missing, and the default of what nests"},
+        {"{\"model_type\": \"gemma3\", \"architectures\": [\"Gemma3ForSequenceClassification\"], \"text_config\": "
+         "{\"model_type\": \"gemma3_text\"}}",
+         QDR_ERR_UNSUPPORTED, "'architectures[0]' is \"Gemma3ForSequenceClassification\""},
         {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\", \"head_dim\": 0}}",
          QDR_ERR_ARGUMENT, "'text_config.head_dim' is 0"},
         {"{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32}", QDR_ERR_ARGUMENT,
@@ -140,6 +147,9 @@ TEST(nested_ties)
     assert_int_equal(net.tied, 0);
     net = network_of("{\"model_type\": \"gemma3\", \"text_config\": "
                      "{\"model_type\": \"gemma3_text\", \"tie_word_embeddings\": false}}");
+    assert_int_equal(net.tied, 1);
+    net = network_of("{\"model_type\": \"mistral3\", \"tie_word_embeddings\": true, \"text_config\": "
+                     "{\"model_type\": \"mistral\"}}");
     assert_int_equal(net.tied, 1);
 }
 

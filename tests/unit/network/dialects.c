@@ -281,6 +281,9 @@ TEST(frequencies_of_part_of_a_head)
     NEAR(full[1], pow(1e6, -0.2) / 8);
     CHECK_FAILS(qdr_network_rotary(&net, 2, 0, full, &magnitude), QDR_ERR_ARGUMENT, "0 tokens");
     CHECK_FAILS(qdr_network_rotary(&net, 6, 1, full, &magnitude), QDR_ERR_ARGUMENT, "layer 6 of gemma3, which has 6");
+    net.head_size = net.local_rotary.columns = 1024; /* more pairs than there is room for factors */
+    net.local_rotary.kind = QDR_ROTARY_LONGROPE;
+    CHECK_FAILS(qdr_network_rotary(&net, 0, 1, full, &magnitude), QDR_ERR_SHAPE, "at most 256 can be turned");
 }
 
 TEST(rotary_positions_that_are_refused)

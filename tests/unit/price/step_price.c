@@ -351,6 +351,17 @@ TEST(turns)
     }
 }
 
+/* A score that is capped takes 8 flops, and 10 backward. */
+TEST(caps)
+{
+    qdr_machine machine = machine_of();
+    qdr_network some = network;
+    machine.kernel_flops = 1e9;
+    some.attention_cap = 50;
+    const double n_scores = 4.0 * CONTEXT * (CONTEXT + 1) / 2;
+    assert_near("caps", attention_secs(&machine, &some), LAYERS * (3.5 * scores + 18 * n_scores / 1e9));
+}
+
 /* Of the peak of all ranks, those of all stages too. */
 TEST(shares_of_the_peak)
 {

@@ -243,6 +243,7 @@ static const struct {
     {PLAN SIZES_BEFORE ", \"layers\": 0" SIZES_AFTER "}", "layers 0"},
     {PLAN SIZES_BEFORE ", \"layers\": 1.5" SIZES_AFTER "}", "'sizes.layers'"},
     {PLAN SIZES_BEFORE ", \"layers\": 2, \"experts\": 8" SIZES_AFTER "}", "'sizes.experts'"},
+    {PLAN SIZES_BEFORE ", \"layers\": 2, \"layer_kinds\": \"5\"" SIZES_AFTER "}", "one digit for each layer"},
     {PLAN SIZES ", \"experts\": 8}", "'experts'"},
     {PLAN SIZES "}", "'grid'"},
     {PLAN SIZES ", \"grid\": [1, 2, 3], \"batch\": 1}", "[x, y, z, d]"},

@@ -9,7 +9,7 @@ typedef struct head {
     int64_t qk_stride, in_stride, out_stride; /* of q, k; of v, dq, dk, dv; of o, d_o */
     int64_t window;
     const int32_t *first_keys; /* of the sequence's rows; NULL: none */
-    int is_turned;
+    int keeps_bits; /* 1: products by BLAS */
     real scale, cap, sink; /* sink -inf: none */
     const real *q, *k, *v, *d_o;
     real *o, *dq, *dk, *dv;
@@ -19,8 +19,7 @@ typedef struct head {
 } head;
 
 /* C[m,n] = alpha·op(A)·op(B) + beta·C. Zeroing C here is faster than letting BLAS multiply it by 0. The blocks are so
- * small that oneDNN, which knows newer processors, takes half of OpenBLAS's time; heads that are not turned keep their
- * bits. */
+ * small that oneDNN, which knows newer processors, takes half of OpenBLAS's time; plain heads keep their bits. */
 static void head_product(const head *h, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, real alpha,
                          const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c, int64_t ldc)
 {
@@ -41,7 +40,7 @@ static void head_product(const head *h, int trans_a, int trans_b, int64_t m, int
                                .trans_b = trans_b,
                                .alpha = alpha,
                                .beta = beta};
-    if (!(h->is_turned && REAL_IS_FLOAT && qdri_sgemm_onednn(&product))) real_product(&product);
+    if (h->keeps_bits || !REAL_IS_FLOAT || !qdri_sgemm_onednn(&product)) real_product(&product);
 }
 
 /* The first key that a row sees; a later row never sees an earlier one. */
@@ -63,7 +62,8 @@ static void cap_scores(const head *h, int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++) {
         real *s = h->scores + r * h->context, *slopes = h->slopes + r * h->context;
-        for (int64_t c = 0; c < cols; c++) {
+        SIMD for (int64_t c = 0; c < cols; c++)
+        {
             const real t = real_tanh(s[c] / h->cap);
             s[c] = h->cap * t;
             slopes[c] = (1 - t) * (1 + t);
@@ -343,7 +343,7 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
         .in_stride = ELEM_IS_REAL ? at->in_width : hs,
         .out_stride = ELEM_IS_REAL ? at->out_width : hs,
         .window = kernel->u.attention.window,
-        .is_turned = qdri_attention_turns(kernel),
+        .keeps_bits = !qdri_attention_takes_onednn(kernel),
         .first_keys = first_keys ? first_keys + at->row : NULL,
         .scale = (real)kernel->u.attention.scale,
         .cap = (real)kernel->u.attention.cap,

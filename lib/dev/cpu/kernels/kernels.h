@@ -28,6 +28,13 @@ QDRI_KERNELS_FOR(avx512)
 /* gemm_onednn.c: F32 with extents of at least 1. @return 0: without oneDNN, or memory, nothing is done */
 int qdri_sgemm_onednn(const qdri_gemm *gemm);
 
+/* Attention whose products do: that of heads that are turned, or share keys. Those of GPT keep the bits that they have
+ * had. */
+static inline int qdri_attention_takes_onednn(const qdri_kernel *kernel)
+{
+    return qdri_attention_turns(kernel) || kernel->u.attention.n_kv_heads < kernel->u.attention.n_heads;
+}
+
 /* Asks for memory that is soon read. */
 static inline void qdri_fetch(const void *from, size_t n_bytes)
 {
