@@ -3,6 +3,7 @@
  * compare Quadrille with a framework of their own. */
 #include <errno.h>
 #include <quadrille/linear.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,9 +322,17 @@ static int work(linear_job *job, failure *why)
     return fail_together(why, ctx);
 }
 
+/* What one launch runs, and its result. */
+typedef struct launch {
+    linear_options options;
+    int code; /* of a failure known to all ranks */
+    atomic_int is_told; /* local ranks share one `launch`, and one message is enough */
+} launch;
+
 static int run_rank(qdr_context *ctx, void *user)
 {
-    linear_job job = {.options = user, .ctx = ctx};
+    launch *launched = user;
+    linear_job job = {.options = &launched->options, .ctx = ctx};
     failure why = {0};
     work(&job, &why);
     qdr_stack_destroy(&job.stack);
@@ -331,15 +340,24 @@ static int run_rank(qdr_context *ctx, void *user)
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) qdr_mem_free(job.ctx, memory[i]);
     qdr_grid_destroy(&job.grid);
     for (int i = 0; i < N_FILES; i++) npy_close(&job.files.arrays[i]);
-    return why.code ? fail_print_rank(&why, ctx) : EXIT_OK;
+    /* A failure known to all ranks is printed by rank 0, and the launcher need not tell the other ranks. Any other
+     * failure is printed by the rank where it occurred. */
+    const int is_root = qdr_context_rank(ctx) == 0;
+    const int is_teller = why.is_shared ? is_root : !why.is_peers;
+    if (why.code && is_teller && !atomic_exchange(&launched->is_told, 1)) fail_print(&why);
+    if (!why.is_shared) return why.code;
+    if (is_root || !launched->options.n_local) launched->code = why.code;
+    return EXIT_OK;
 }
 
 static int run(int argc, char **argv)
 {
-    linear_options options = {.order = "xyzd"};
+    launch launched = {.options = {.order = "xyzd"}};
     failure why = {0};
-    if (read_options(argc, argv, &options, &why)) return fail_print_once(&why);
-    return run_on_ranks(options.n_local, 0, options.device, run_rank, &options);
+    if (read_options(argc, argv, &launched.options, &why))
+        return launched.options.n_local ? fail_print(&why) : fail_print_once(&why);
+    const int code = run_on_ranks(launched.options.n_local, 0, launched.options.device, run_rank, &launched);
+    return code ? code : launched.code;
 }
 
 const command command_linear = {
