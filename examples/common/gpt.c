@@ -26,7 +26,7 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
         .row_unit = config->context,        .dtype = config->dtype,
         .overlap = config->overlap,         .panels = config->panels,
         .batch_parts = config->batch_parts, .product_type = config->products,
-        .codecs = config->codecs,
+        .codecs = config->codecs,           .recompute = config->recompute,
     };
     TRY(qdr_stack_create(grid, &opts, &model->stack));
     TRY(qdr_agree(qdr_grid_context(grid), describe(model))); /* adding is local */

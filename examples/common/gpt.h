@@ -17,6 +17,7 @@ typedef struct gpt_config {
     int panels; /* row panels of products; 0: chosen by cost */
     int batch_parts; /* parts of the sequences, one after the other; 0: chosen by cost */
     const qdr_codecs *codecs; /* of messages between nodes; NULL: QDR_CODEC */
+    qdr_recompute recompute;
 } gpt_config;
 
 typedef struct gpt {

@@ -18,12 +18,6 @@
 extern "C" {
 #endif
 
-typedef enum qdr_recompute {
-    QDR_RECOMPUTE_NONE = 0,
-    QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective") */
-    QDR_RECOMPUTE_FULL = 2 /**< each layer's whole forward again, from its input */
-} qdr_recompute;
-
 /** One way to run one optimizer step. */
 typedef struct qdr_plan {
     size_t size; /**< QDR_INIT(qdr_plan) */

@@ -53,6 +53,15 @@ typedef enum qdr_product_type {
                            (qdr_stack_sizes.device). QDR_TUNE skips such layers, and models price them as stored */
 } qdr_product_type;
 
+/** What the backward pass computes again instead of keeping it. Results are the same, bit for bit. */
+typedef enum qdr_recompute {
+    QDR_RECOMPUTE_NONE = 0,
+    QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective"); of a stack: nothing, as its attention
+                                    computes them again anyway */
+    QDR_RECOMPUTE_FULL = 2, /**< each layer's whole forward again, from its input; refused by stacks */
+    QDR_RECOMPUTE_OPERATIONS = 3 /**< norms, from statistics that are kept, and activation functions */
+} qdr_recompute;
+
 typedef struct qdr_stack_opts {
     size_t size; /**< QDR_INIT(qdr_stack_opts) */
     int64_t n_rows; /**< M: global rows of one forward call, over all ranks; ≥ 0 */
@@ -85,6 +94,7 @@ typedef struct qdr_stack_opts {
                                  gathers and sums of activations and of their gradients as a whole, not of small
                                  parameters, statistics and keys. F64 is never coded: codecs given here
                                  are refused, and the variable is ignored */
+    qdr_recompute recompute; /**< NONE, ATTENTION or OPERATIONS; FULL: QDR_ERR_UNSUPPORTED */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.

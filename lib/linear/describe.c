@@ -46,6 +46,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
     qdri_facts_add_int(facts, who, "caller_activations", opts->caller_activations != 0);
     qdri_facts_add_int(facts, who, "prefetch_bytes", (int64_t)opts->prefetch_bytes);
     qdri_facts_add_int(facts, who, "batch_parts", opts->batch_parts);
+    qdri_facts_add_int(facts, who, "recompute", (int)opts->recompute);
     qdri_facts_add(facts, who, "product_type",
                    qdri_product_type_name(opts->product_type ? opts->product_type : QDR_PRODUCT_AS_STORED));
     qdri_describe_codecs(facts, who, opts->codecs);

@@ -36,6 +36,13 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
     if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 to %d, or 0 to have them chosen",
                         opts->batch_parts, QDRI_MAX_BATCH_PARTS);
+    if ((int)opts->recompute < QDR_RECOMPUTE_NONE || opts->recompute > QDR_RECOMPUTE_OPERATIONS)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: recompute %d is none of the constants QDR_RECOMPUTE_…",
+                        (int)opts->recompute);
+    if (opts->recompute == QDR_RECOMPUTE_FULL)
+        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
+                        "stack: QDR_RECOMPUTE_FULL, whole layers again, is only planned for other software; use "
+                        "QDR_RECOMPUTE_OPERATIONS");
     QDR_TRY(qdri_check_switch("stack", "caller_memory", opts->caller_memory));
     QDR_TRY(qdri_check_switch("stack", "caller_activations", opts->caller_activations));
     return qdri_check_product_type(opts->product_type, opts->dtype, "stack");

@@ -67,6 +67,9 @@ typedef struct qdri_edge {
     int keeps_value; /* the caller has asked for it */
     int passes; /* its value is one of the forward list, which nothing reads later: set by qdri_net_place() */
     int last_use; /* the last node that reads it; -1: none */
+    int maker; /* the node that makes it; -1: the caller does */
+    int again_from, again_to; /* of what passes, but is made again: the first node whose backward reads it, and the
+                               * last, which is lower; -1: none does */
     qdri_ref value, gradient; /* value: of one that passes QDRI_NO_REF, but while a forward list is built */
     qdri_ref d; /* while a backward pass is built: the location of the gradient, or QDRI_NO_REF */
 } qdri_edge;

@@ -32,25 +32,46 @@ static int reads_again(const qdri_node *node, int i)
     return qdri_op_backward_needs(node->kind) >> i & 1;
 }
 
+/* Whether what a backward reads is made again for it, from what lasts. */
+static int is_repeated(const qdri_net *net, const qdri_edge *edge)
+{
+    if (net->opts.recompute != QDR_RECOMPUTE_OPERATIONS || !edge->passes) return 0;
+    const qdri_node *maker = &net->nodes[edge->maker];
+    return qdri_op_repeats(maker->kind) && !net->edges[maker->in[0]].passes;
+}
+
+static void note_reading(qdri_net *net, int number, qdri_edge *edge)
+{
+    if (!is_repeated(net, edge)) {
+        edge->passes = 0;
+        return;
+    }
+    if (edge->again_to < 0) edge->again_to = number;
+    edge->again_from = number;
+}
+
 /* What a node makes passes if other nodes read it, but no backward, and the caller does not ask for it. Logits stay for
  * the caller, who may sample from them. */
 static void choose_lives(qdri_net *net)
 {
     const int runs_whole = qdri_net_runs_whole(net);
     for (int i = 0; i < net->n_edges; i++) {
-        net->edges[i].passes = 0;
-        net->edges[i].last_use = -1;
+        qdri_edge *edge = &net->edges[i];
+        edge->passes = 0;
+        edge->last_use = edge->maker = edge->again_from = edge->again_to = -1;
     }
     for (int i = 0; i < net->n_nodes; i++) {
         const qdri_node *node = &net->nodes[i];
         for (int j = 0; j < node->n_in; j++) {
-            net->edges[node->in[j]].last_use = i;
-            const int is_kept = net->shares_parameters ? node->kind == QDRI_NODE_CROSS_ENTROPY : reads_again(node, j);
-            if (is_kept) net->edges[node->in[j]].passes = 0;
+            qdri_edge *edge = &net->edges[node->in[j]];
+            edge->last_use = i;
+            if (!net->shares_parameters && reads_again(node, j)) note_reading(net, i, edge);
+            if (net->shares_parameters && node->kind == QDRI_NODE_CROSS_ENTROPY) edge->passes = 0;
         }
         if (node->out < 0 || !runs_whole) continue;
         qdri_edge *out = &net->edges[node->out];
         const int is_read = !qdri_node_is_layer(node) && qdri_op_backward_needs(node->kind) & QDRI_NEEDS_OUTPUT;
+        out->maker = i;
         out->passes = out->n_uses > 0 && !out->keeps_value && (net->shares_parameters || !is_read);
     }
 }

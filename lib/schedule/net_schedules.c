@@ -361,6 +361,32 @@ static void sum_copies(qdri_builder *builder, const qdri_net *net, qdri_ref grad
     qdri_small_gradient_task(builder, QDR_D, gradients, n_elems, net->grad_dtype);
 }
 
+/* Makes again what passed, for the nodes that read it from this one on. */
+static void begin_again(qdri_builder *builder, qdri_net *net, int number)
+{
+    const qdri_node *node = &net->nodes[number];
+    const int part_before = builder->part;
+    for (int i = 0; i < node->n_in; i++) {
+        qdri_edge *edge = &net->edges[node->in[i]];
+        if (edge->again_from != number || edge->value.buffer >= 0) continue;
+        edge->value = take_edge(builder, edge);
+        for (builder->part = 0; builder->part < builder->n_parts; builder->part++)
+            qdri_op_repeat_tasks(builder, net, edge->maker, builder->part);
+    }
+    builder->part = part_before;
+}
+
+static void end_again(qdri_builder *builder, qdri_net *net, int number)
+{
+    const qdri_node *node = &net->nodes[number];
+    for (int i = 0; i < node->n_in; i++) {
+        qdri_edge *edge = &net->edges[node->in[i]];
+        if (edge->again_to != number || edge->value.buffer < 0) continue;
+        qdri_builder_give(builder, edge->value);
+        edge->value = QDRI_NO_REF;
+    }
+}
+
 qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
 {
     qdri_builder builder;
@@ -377,12 +403,14 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
     for (int i = net->n_nodes - 1; i >= 0; i--) {
         const qdri_node *node = &net->nodes[i];
         builder.part = node->needs_all_rows ? QDRI_AFTER_PARTS : QDRI_BEFORE_PARTS;
+        begin_again(&builder, net, i);
         if (node->passes_gradient)
             pass_gradient(&builder, net, i);
         else if (!qdri_node_is_layer(node))
             add_op_backward(&builder, net, i, mode);
         else
             add_layer_backward(&builder, net, i, mode, deferred);
+        end_again(&builder, net, i);
         if (node->out >= 0) { /* its gradient has been used */
             qdri_builder_give(&builder, net->edges[node->out].d);
             net->edges[node->out].d = QDRI_NO_REF;

@@ -70,7 +70,9 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int
                                  .dtype = plan->dtype,
                                  .overlap = plan->overlap,
                                  .panels = plan->panels ? plan->panels : 1,
-                                 .batch_parts = plan->batch_parts};
+                                 .batch_parts = plan->batch_parts,
+                                 .recompute = plan->recompute == QDR_RECOMPUTE_FULL ? QDR_RECOMPUTE_NONE
+                                                                                    : plan->recompute};
     QDR_TRY(
         qdri_describe(&lists->net, &few, &position, &opts, context, plan->layout, (int)few.layers, lists->layer_of));
     const qdri_coding coding = qdri_plan_coding(plan, ranks_per_node);

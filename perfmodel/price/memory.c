@@ -17,16 +17,20 @@ static double stored(double n_elems, double elem_bytes)
     return ceil(n_elems * elem_bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
 }
 
+/* Norms and activations are made again. */
+static int repeats(const qdri_pricing *p) { return p->plan->recompute == QDR_RECOMPUTE_OPERATIONS; }
+
 /* Values of the stream that only last while a forward pass runs: what both halves of a layer add to it, and between
- * parallel halves their first sum; what products gather, who keep the gathered rows. */
+ * parallel halves their first sum; what products gather, who keep the gathered rows; what is made again. */
 static int passing_streams(const qdri_pricing *p, const qdr_network *network)
 {
     const int is_gathered = p->plan->layout == QDR_SCATTERED && p->plan->y > 1 && !p->gathers_again;
-    const int n_inputs = network->norm_place == QDR_NORM_BEFORE  ? qdri_network_norms(network)
-                         : network->norm_place == QDR_NORM_AFTER ? 2 - network->parallel_residual
-                                                                 : 2;
+    const int is_after = network->norm_place == QDR_NORM_AFTER; /* products read the stream itself */
+    const int n_norms = network->norm_place == QDR_NORM_BEFORE ? qdri_network_norms(network) : 2;
+    const int n_inputs = is_after ? is_gathered * (2 - network->parallel_residual)
+                                  : (is_gathered || repeats(p)) * n_norms;
     if (!qdri_lists_have_workspace(p)) return 0;
-    return 2 + network->parallel_residual + is_gathered * n_inputs;
+    return 2 + network->parallel_residual + n_inputs;
 }
 
 /* Bytes of one layer's edges and of the gathered inputs that products keep. */
@@ -37,9 +41,10 @@ static double layer_edges(const qdri_pricing *p, const qdr_network *network)
     const int scattered = plan->layout == QDR_SCATTERED;
     const double stream = of[QDRI_SIZE_ROWS_Y], heads = of[QDRI_SIZE_SEQUENCES_X], wide = of[QDRI_SIZE_ROWS_X];
     const double rows = of[QDRI_SIZE_ROWS], hidden = of[QDRI_SIZE_HIDDEN];
-    const int n_qkv = network->head_norm == QDR_HEAD_NORM_ALL ? 2 : 1;
+    const int n_qkv = network->head_norm == QDR_HEAD_NORM_ALL && !repeats(p) ? 2 : 1;
     const double each = p->sizes.elem_bytes;
-    const int passes_ffn = qdri_lists_have_workspace(p) && scattered && plan->x > 1 && !p->gathers_again;
+    const int passes_ffn = qdri_lists_have_workspace(p) &&
+                           (repeats(p) || (scattered && plan->x > 1 && !p->gathers_again));
     double bytes = (4 + qdri_network_norms(network) - passing_streams(p, network)) * stored(stream * hidden, each) +
                    n_qkv * stored(heads * of[QDRI_SIZE_QKV], each) + stored(heads * of[QDRI_SIZE_QUERIES], each) +
                    stored(wide * of[QDRI_SIZE_UP], each) +
@@ -73,7 +78,7 @@ static double end_edges(const qdri_pricing *p, int is_first, int is_last)
     const double stream = of[QDRI_SIZE_ROWS_Y], wide = of[QDRI_SIZE_ROWS_X];
     const double gathered = scattered && p->plan->y > 1 ? of[QDRI_SIZE_ROWS] : 0, each = p->sizes.elem_bytes;
     const int by_bytes = p->machine->software.logit_memory_bytes > 0;
-    const int passes_last = qdri_lists_have_workspace(p) && gathered > 0; /* the last norm */
+    const int passes_last = qdri_lists_have_workspace(p) && (gathered > 0 || repeats(p)); /* the last norm */
     return (is_first + (passes_last ? 0 : is_last)) * stored(stream * of[QDRI_SIZE_HIDDEN], each) +
            is_last * (stored(gathered * of[QDRI_SIZE_HIDDEN], each) +
                       (by_bytes ? 0 : stored(wide * of[QDRI_SIZE_VOCAB], each)));
@@ -108,6 +113,7 @@ static double activation_bytes(const qdri_pricing *p, const qdr_network *network
     case QDR_RECOMPUTE_ATTENTION:
         return n_in_flight * n_layers * (edges + layer_saved(p, network, 0)) +
                (layer_saved(p, network, 1) - layer_saved(p, network, 0));
+    case QDR_RECOMPUTE_OPERATIONS:
     case QDR_RECOMPUTE_NONE: break;
     }
     return n_in_flight * n_layers * (edges + layer_saved(p, network, 1));

@@ -75,7 +75,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64
                         "; the batch must be ≥ 1, the others ≥ 0",
                         plan->batch, plan->micro_batch, plan->sequence);
-    if ((int)plan->recompute < 0 || plan->recompute > QDR_RECOMPUTE_FULL ||
+    if ((int)plan->recompute < 0 || plan->recompute > QDR_RECOMPUTE_OPERATIONS ||
         (plan->layout != QDR_REPLICATED && plan->layout != QDR_SCATTERED))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: recompute %d, layout %d; use QDR_RECOMPUTE_… and QDR_REPLICATED or QDR_SCATTERED",

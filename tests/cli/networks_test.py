@@ -90,7 +90,9 @@ class Networks(cases.Case):
             whole, said = self.train("--model", config, *words, *local, grids[0])
             self.assertIn(f"\n{name}: ", said)
             self.assertEqual(self.about["vocab"], 256 + number)
-            self.train("--model", config, *words, *local, grids[0], "--save", file, "--stop-after", "2")
+            again, _ = self.train("--model", config, *words, *local, grids[0], "--save", file, "--stop-after", "2",
+                                  "--recompute", "operations")
+            self.assertEqual(again, {step: whole[step] for step in (1, 2)}, name)
             rest, _ = self.train("--resume", file, *local, grids[1], "--save", other)
             self.assertEqual(list(rest), [3, 4])
             for step in rest:

@@ -186,6 +186,7 @@ typedef struct variation {
     X(qdr_stack_opts, caller_activations, s->stack.caller_activations = 1, "caller_activations 0 on rank 0 and 1")     \
     X(qdr_stack_opts, prefetch_bytes, s->stack.prefetch_bytes = 4096, "prefetch_bytes 0 on rank 0 and 4096")           \
     X(qdr_stack_opts, batch_parts, s->stack.batch_parts = 2, "batch_parts 0 on rank 0 and 2 on rank 1")                \
+    X(qdr_stack_opts, recompute, s->stack.recompute = QDR_RECOMPUTE_OPERATIONS, "recompute 0 on rank 0 and 3")         \
     X(qdr_stack_opts, product_type, s->stack.product_type = QDR_PRODUCT_FP8, "QDR_PRODUCT_FP8 on rank 1")              \
     X(qdr_stack_opts, codecs, s->without_codecs = 1, "qdr_stack_opts has codecs given on rank 0 and NULL on rank 1")   \
     X(qdr_codecs, of, s->codecs.of[QDR_D][3].kind = QDR_CODEC_INT8, "codec d.gradient raw on rank 0 and int8/128")     \

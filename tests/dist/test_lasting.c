@@ -10,7 +10,7 @@ enum { WIDTH = 12, WIDE = 20 };
 
 typedef struct block {
     qdr_stack *stack;
-    qdr_edge x, made, sum, last; /* made: by a layer, for the sum alone */
+    qdr_edge x, normed, bent, made, sum, last; /* made: by a layer, for the sum alone */
     void *memory;
     qdr_stack_sizes sizes;
 } block;
@@ -20,16 +20,17 @@ typedef struct variant {
     qdr_dtype dtype;
     qdr_layout layout;
     int panels, batch_parts, overlap;
+    qdr_recompute recompute;
     uint64_t data_seed;
 } variant;
 
-/* x + down(up(x)), of which a norm is the last. */
+/* x + down(gelu(up(norm(x)))), of which a norm is the last. */
 static block describe(qdr_grid *grid, const variant *v)
 {
     block b = {.sizes = {QDR_INIT(qdr_stack_sizes)}};
     const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = v->n_rows,           .dtype = v->dtype,
                                  .panels = v->panels,      .batch_parts = v->batch_parts, .overlap = v->overlap,
-                                 .caller_memory = 1};
+                                 .caller_memory = 1,       .recompute = v->recompute};
     const qdr_edge_desc input = {.cols = {{WIDTH, 1}}, .col_axis = QDR_X, .layout = v->layout};
     const qdr_linear_desc up = {
         .name = "up", .in = {{WIDTH, 1}}, .out = {{WIDE, 1}}, .bias = 1, .out_layout = v->layout};
@@ -37,7 +38,9 @@ static block describe(qdr_grid *grid, const variant *v)
         .name = "down", .in = {{WIDE, 1}}, .out = {{WIDTH, 1}}, .bias = 1, .transposed = 1, .out_layout = v->layout};
     DIST_OK(qdr_stack_create(grid, &opts, &b.stack));
     b.x = dist_input(b.stack, "x", input, 1);
-    b.made = dist_linear(b.stack, down, dist_linear(b.stack, up, b.x, NULL), NULL);
+    DIST_OK(test_add_norm(b.stack, "first", 0, b.x, &b.normed));
+    DIST_OK(qdr_stack_add_gelu(b.stack, "gelu", dist_linear(b.stack, up, b.normed, NULL), &b.bent));
+    b.made = dist_linear(b.stack, down, b.bent, NULL);
     DIST_OK(qdr_stack_add_residual(b.stack, "sum", b.x, b.made, &b.sum));
     DIST_OK(test_add_norm(b.stack, "norm", 0, b.sum, &b.last));
     return b;
@@ -122,6 +125,60 @@ DIST_TEST(values_that_nothing_reads_again_pass)
         drop(grid, &keeps);
         qdr_grid_destroy(&grid);
     }
+}
+
+static size_t bytes_of(const block *b, qdr_edge edge)
+{
+    const qdr_owned owned = dist_edge_owned(b->stack, edge);
+    const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(b->stack));
+    return qdri_align_bytes(bytes, QDRI_BUFFER_ALIGN);
+}
+
+/* Norms and activations that the backward reads are made again, unless rows were gathered, which are kept. */
+DIST_TEST(operations_are_repeated)
+{
+    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    for (int round = 0, n = dist_rounds(24); round < n; round++) {
+        qdr_grid *grid = dist_random_grid(ctx, &seed);
+        variant v = {.n_rows = dist_below(&seed, 30),
+                     .dtype = types[dist_below(&seed, 4)],
+                     .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                     .panels = 1 + (int)dist_below(&seed, 3),
+                     .batch_parts = 1 + (int)dist_below(&seed, 3),
+                     .overlap = dist_below(&seed, 2) ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+                     .data_seed = dist_random(&seed)};
+        block kept = make(grid, &v, 0);
+        v.recompute = QDR_RECOMPUTE_OPERATIONS;
+        block again = make(grid, &v, 0);
+        const int over_y = v.layout == QDR_SCATTERED && qdr_grid_size(grid, QDR_Y) > 1,
+                  over_x = v.layout == QDR_SCATTERED && qdr_grid_size(grid, QDR_X) > 1;
+        const size_t less = (over_y ? 0 : bytes_of(&kept, kept.normed)) + (over_x ? 0 : bytes_of(&kept, kept.bent));
+        DIST_CHECK(kept.sizes.activations - again.sizes.activations == less, "%zu and %zu bytes, not %zu less",
+                   kept.sizes.activations, again.sizes.activations, less);
+        check_same(&again, &kept, dist_edge_value(again.stack, again.last), dist_edge_value(kept.stack, kept.last),
+                   "the norm");
+        check_same(&again, &kept, dist_edge_gradient(again.stack, again.x), dist_edge_gradient(kept.stack, kept.x),
+                   "the input's gradient");
+        for (int i = 0; i < qdr_stack_n_parameters(kept.stack); i++) {
+            const qdr_parameter a = dist_parameter(again.stack, i), b = dist_parameter(kept.stack, i);
+            const size_t bytes = (size_t)b.n_gradient * qdr_dtype_bytes(dist_sum_type(v.dtype));
+            DIST_CHECK(memcmp(a.gradient, b.gradient, bytes) == 0, "the gradient of %s differs", b.name);
+        }
+        drop(grid, &again);
+        drop(grid, &kept);
+        qdr_grid_destroy(&grid);
+    }
+}
+
+DIST_TEST(whole_layers_are_not_repeated)
+{
+    qdr_grid *grid = dist_random_grid(ctx, &seed);
+    qdr_stack *stack = NULL;
+    qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8, .recompute = QDR_RECOMPUTE_FULL};
+    DIST_FAILS(qdr_stack_create(grid, &opts, &stack), QDR_ERR_UNSUPPORTED, "use QDR_RECOMPUTE_OPERATIONS");
+    opts.recompute = (qdr_recompute)4;
+    DIST_FAILS(qdr_stack_create(grid, &opts, &stack), QDR_ERR_ARGUMENT, "recompute 4");
+    qdr_grid_destroy(&grid);
 }
 
 /* A copy that only runs forward keeps its input and its last edge. */

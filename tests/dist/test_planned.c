@@ -116,10 +116,10 @@ static void compare_described(planned_case *the_case, qdr_stack *stack)
     const transformer_desc *desc = &the_case->desc;
     const qdri_position position = dist_position(the_case->grid);
     const qdr_stack_opts *opts = &stack->net.opts; /* with the panels and parts that were chosen */
-    const qdr_stack_opts described = {QDR_INIT(qdr_stack_opts),        .n_rows = desc->n_sequences * desc->sequence,
-                                      .row_unit = desc->sequence,      .dtype = desc->dtype,
-                                      .overlap = desc->overlap,        .panels = opts->panels,
-                                      .batch_parts = opts->batch_parts};
+    const qdr_stack_opts described = {QDR_INIT(qdr_stack_opts),         .n_rows = desc->n_sequences * desc->sequence,
+                                      .row_unit = desc->sequence,       .dtype = desc->dtype,
+                                      .overlap = desc->overlap,         .panels = opts->panels,
+                                      .batch_parts = opts->batch_parts, .recompute = desc->recompute};
     int layer_of[QDRI_NODES_OF(MOST_LAYERS)];
     qdri_net net = {0};
     qdri_schedule list = {0};
@@ -172,7 +172,8 @@ static qdr_plan plan_of(const planned_case *the_case, int n_micro)
                       .optimizer_parts = qdr_grid_parts(the_case->grid, QDR_LEVEL_OPTIMIZER),
                       .overlap = d->overlap,
                       .panels = d->n_panels,
-                      .batch_parts = d->n_batch_parts};
+                      .batch_parts = d->n_batch_parts,
+                      .recompute = d->recompute};
 }
 
 /* Windows in all layers or in none, and nothing else that differs: a plan prices some of each kind. */
@@ -229,7 +230,8 @@ static transformer_desc random_desc(uint64_t *seed, int64_t cells)
                               .dtype = dtypes[dist_below(seed, 4)],
                               .overlap = (int)dist_below(seed, QDR_OVERLAP_NONE + 1),
                               .n_panels = (int)dist_below(seed, 9),
-                              .n_batch_parts = (int)dist_below(seed, 5)};
+                              .n_batch_parts = (int)dist_below(seed, 5),
+                              .recompute = dist_below(seed, 2) ? QDR_RECOMPUTE_OPERATIONS : QDR_RECOMPUTE_NONE};
 }
 
 /* Everything in which networks differ. */
@@ -300,6 +302,7 @@ DIST_TEST(plans_are_what_examples_run)
         qdr_grid *grid = dist_random_grid(ctx, &seed);
         planned_case the_case = {.grid = grid, .desc = random_desc(&seed, cells_of(grid))};
         const transformer_desc *d = &the_case.desc;
+        the_case.desc.recompute = QDR_RECOMPUTE_NONE;
         const int64_t n_heads = 1 + dist_below(&seed, 9);
         const gpt_config config = {.network = gpt_network((qdr_network){.layers = d->n_layers,
                                                                         .hidden = n_heads * (1 + dist_below(&seed, 12)),
@@ -380,7 +383,8 @@ static void check_network(qdr_grid *grid, void *user)
                                            .dtype = i & 2 ? QDR_BF16 : QDR_F32,
                                            .layout = i & 1 ? QDR_SCATTERED : QDR_REPLICATED,
                                            .n_panels = i < 4 || is_small ? 1 : 2,
-                                           .n_batch_parts = i < 4 || is_small ? 1 : 2};
+                                           .n_batch_parts = i < 4 || is_small ? 1 : 2,
+                                           .recompute = i < 2 || i > 5 ? QDR_RECOMPUTE_OPERATIONS : QDR_RECOMPUTE_NONE};
         DIST_OK(transformer_create(grid, &the_case.desc, &made));
         check_memory(&the_case, made.stack);
         qdr_stack_destroy(&made.stack);

@@ -83,4 +83,4 @@ static void backward(const qdri_op_part *p)
                        &(qdri_refs){1, {qdri_op_input_gradient(p, 0)}}, p->accumulates & 1);
 }
 
-const qdri_op qdri_activation_op = {"activation", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT};
+const qdri_op qdri_activation_op = {"activation", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT, forward};

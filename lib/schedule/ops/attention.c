@@ -328,4 +328,5 @@ const qdri_op qdri_attention_op = {"attention",
                                    describe,
                                    forward,
                                    backward,
-                                   QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_OUTPUT | QDRI_NEEDS_SAVED};
+                                   QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_OUTPUT | QDRI_NEEDS_SAVED,
+                                   NULL};

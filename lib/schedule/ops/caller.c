@@ -75,4 +75,4 @@ static void backward(const qdri_op_part *p)
     qdri_op_add(p, &task, &reads, &writes);
 }
 
-const qdri_op qdri_caller_op = {"operation", 0, add, describe, forward, backward, 2 * QDRI_NEEDS_SAVED - 1};
+const qdri_op qdri_caller_op = {"operation", 0, add, describe, forward, backward, 2 * QDRI_NEEDS_SAVED - 1, NULL};

@@ -108,5 +108,11 @@ static void backward(const qdri_op_part *p)
                        &(qdri_refs){1, {qdri_op_input_gradient(p, 0)}}, 0);
 }
 
-const qdri_op qdri_loss_op = {
-    "cross-entropy", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_SAVED};
+const qdri_op qdri_loss_op = {"cross-entropy",
+                              1,
+                              add,
+                              describe,
+                              forward,
+                              backward,
+                              QDRI_NEEDS_INPUT | QDRI_NEEDS_INPUT << 1 | QDRI_NEEDS_SAVED,
+                              NULL};

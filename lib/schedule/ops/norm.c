@@ -206,6 +206,22 @@ static void add_moments(const qdri_op_part *p, qdri_ref moments)
                                             .dtype = qdri_sum_type(p->net->opts.dtype)});
 }
 
+/* With the statistics that were saved. */
+static void apply(const qdri_op_part *p, qdri_cost cost)
+{
+    const qdri_node *node = p->node;
+    for (int i = 0; i < count_blocks(p); i++) {
+        const block b = block_of(p, i, QDRI_K_NORM_APPLY);
+        qdri_op_add_kernel(
+            p, &b.kernel, (qdri_task_work){2 * b.bytes, (is_rms(node) ? 3 : 5) * b.elems, 1, cost},
+            &(qdri_refs){4,
+                         {matrix_of(p, &b, qdri_op_input(p, 0)), numbers_of(p, &b, qdri_op_saved(p), n_numbers(node)),
+                          parameter_of(p, &b, 0), parameter_of(p, &b, 1)}},
+            &(qdri_refs){1, {matrix_of(p, &b, qdri_op_output(p))}}, 0);
+    }
+    pass_on(p, qdri_op_input(p, 0), qdri_op_output(p));
+}
+
 static void forward(const qdri_op_part *p)
 {
     const qdri_node *node = p->node;
@@ -216,17 +232,10 @@ static void forward(const qdri_op_part *p)
     merge.kind = QDRI_K_NORM_MERGE;
     merge.u.norm.n_rows = n * p->n_rows;
     qdri_op_add_kernel(p, &merge, QDRI_NO_WORK, &(qdri_refs){1, {moments}}, &(qdri_refs){1, {qdri_op_saved(p)}}, 0);
-    for (int i = 0; i < n; i++) {
-        const block b = block_of(p, i, QDRI_K_NORM_APPLY);
-        qdri_op_add_kernel(
-            p, &b.kernel, (qdri_task_work){2 * b.bytes, (is_rms(node) ? 3 : 5) * b.elems, 1, QDRI_COST_AFTER_FUSED},
-            &(qdri_refs){4,
-                         {matrix_of(p, &b, qdri_op_input(p, 0)), numbers_of(p, &b, qdri_op_saved(p), n_numbers(node)),
-                          parameter_of(p, &b, 0), parameter_of(p, &b, 1)}},
-            &(qdri_refs){1, {matrix_of(p, &b, qdri_op_output(p))}}, 0);
-    }
-    pass_on(p, qdri_op_input(p, 0), qdri_op_output(p));
+    apply(p, QDRI_COST_AFTER_FUSED);
 }
+
+static void repeat(const qdri_op_part *p) { apply(p, QDRI_COST_PLAIN); }
 
 static qdri_refs backward_reads(const qdri_op_part *p, const block *b, qdri_ref sums)
 {
@@ -261,4 +270,4 @@ static void backward(const qdri_op_part *p)
     pass_on(p, p->dy, qdri_op_input_gradient(p, 0));
 }
 
-const qdri_op qdri_norm_op = {"norm", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_SAVED};
+const qdri_op qdri_norm_op = {"norm", 1, add, describe, forward, backward, QDRI_NEEDS_INPUT | QDRI_NEEDS_SAVED, repeat};

@@ -38,13 +38,16 @@ typedef struct qdri_op {
     void (*forward)(const qdri_op_part *part);
     void (*backward)(const qdri_op_part *part); /* NULL: gradients are passed on */
     int backward_needs; /* sum of QDRI_NEEDS_… */
+    /* Makes the output of a forward again, from the inputs and what was saved; NULL: it is too much work. */
+    void (*repeat)(const qdri_op_part *part);
 } qdri_op;
 #define QDRI_DECLARE_OP(kind, file) extern const qdri_op qdri_##file##_op;
 QDRI_NODE_KINDS(QDRI_DECLARE_OP)
 #undef QDRI_DECLARE_OP
 
-/* What the backward of a kind of node needs. */
+/* What the backward of a kind of node needs; whether it can be repeated. */
 int qdri_op_backward_needs(qdri_node_kind kind);
+int qdri_op_repeats(qdri_node_kind kind);
 
 /* ---- adding to a net ---- */
 

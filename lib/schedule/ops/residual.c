@@ -42,4 +42,4 @@ static void forward(const qdri_op_part *p)
     qdri_schedule_add(p->builder, &task);
 }
 
-const qdri_op qdri_residual_op = {"residual", 2, add, describe, forward, NULL, 0};
+const qdri_op qdri_residual_op = {"residual", 2, add, describe, forward, NULL, 0, NULL};

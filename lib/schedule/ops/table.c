@@ -40,6 +40,8 @@ void qdri_node_describe(qdri_facts *facts, const char *who, const qdri_net *net,
 
 int qdri_op_backward_needs(qdri_node_kind kind) { return ops[kind]->backward_needs; }
 
+int qdri_op_repeats(qdri_node_kind kind) { return ops[kind]->repeat != NULL; }
+
 /* ---- tasks ---- */
 
 static qdri_op_part part_of(qdri_builder *builder, const qdri_net *net, int number, int part)
@@ -59,6 +61,12 @@ void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int numbe
 {
     const qdri_op_part p = part_of(builder, net, number, part);
     ops[p.node->kind]->forward(&p);
+}
+
+void qdri_op_repeat_tasks(qdri_builder *builder, const qdri_net *net, int number, int part)
+{
+    const qdri_op_part p = part_of(builder, net, number, part);
+    ops[p.node->kind]->repeat(&p);
 }
 
 void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
