@@ -3,7 +3,6 @@
 #include "network/sizes.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/size.h"
 #include "schedule/buffer.h"
@@ -64,10 +63,14 @@ static void set_columns(const qdr_network *n, const qdr_plan *plan, qdri_sizes *
 }
 
 /* Layers with the same angles share a table. */
-static int are_same(const qdr_network *n)
+static int are_same(const qdr_network *n, int64_t context)
 {
     const qdr_rotary a = qdri_rotary_whole(n, &n->rotary), b = qdri_rotary_whole(n, &n->local_rotary);
-    return memcmp(&a, &b, sizeof a) == 0;
+    const int64_t columns = qdri_rotary_columns(n, &a);
+    if (columns != qdri_rotary_columns(n, &b) || a.magnitude != b.magnitude) return 0;
+    for (int64_t i = columns / 2 - 1; i >= 0; i--) /* the last differ most */
+        if (qdri_rotary_frequency(&a, i, context) != qdri_rotary_frequency(&b, i, context)) return 0;
+    return 1;
 }
 
 /* As its operation says: a number per row and head, and the key heads that are gathered where y has more ranks than
@@ -82,7 +85,7 @@ static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes
     int has[2];
     size_t saved_bytes, work_bytes;
     qdri_network_rotaries(n, has);
-    if (has[0] && has[1] && are_same(n)) has[1] = 0;
+    if (has[0] && has[1] && are_same(n, (int64_t)s->context)) has[1] = 0;
     for (int i = 0; i < 2; i++) {
         const double bytes = s->context * (double)qdri_rotary_columns(n, sets[i]) * fmax(4, s->elem_bytes);
         s->rotation_bytes += has[i] ? (double)qdri_align_bytes((size_t)bytes, QDRI_BUFFER_ALIGN) : 0;

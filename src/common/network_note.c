@@ -7,6 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* NULL: no memory. json_dumps() may leave a key out when memory runs out, and succeed. */
+static char *text_of(const json_t *value)
+{
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY, n = json_dumpb(value, NULL, 0, flags);
+    char *text = n ? malloc(n + 1) : NULL;
+    if (!text) return NULL;
+    text[n] = '\0';
+    if (json_dumpb(value, text, n, flags) == n) return text;
+    free(text);
+    return NULL;
+}
+
 qdr_status network_note_read(const char *note, const char *where, qdr_network *network, int *has_network)
 {
     json_t *document = NULL;
@@ -14,7 +26,7 @@ qdr_status network_note_read(const char *note, const char *where, qdr_network *n
     if (!note || note[strspn(note, " \t\n\r")] != '{') return QDR_OK;
     qdr_status status = qdr_json_read(note, strlen(note), where, &document);
     const json_t *config = json_object_get(document, NOTE_CONFIG);
-    char *text = config ? json_dumps(config, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = config ? text_of(config) : NULL;
     if (status >= 0 && config && !text) status = QDR_ERR_MEMORY;
     if (status >= 0 && text) status = qdr_network_parse(text, strlen(text), where, network);
     *has_network = status >= 0 && text;

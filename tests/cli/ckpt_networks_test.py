@@ -211,7 +211,7 @@ class Networks(Case):
             self.refuse(says, "llama")
             shutil.copy(os.path.join(ARGUMENTS.networks, "llama/config.json"), self.path("llama/config.json"))
         self.refuse(["model_type is llama", "--from phi3"], "llama", "--from", "phi3")
-        both = {"model_type": "llava", "text_config": self.config("llama")}
+        both = {"model_type": "llava", "tie_word_embeddings": False, "text_config": self.config("llama")}
         self.path("llama/config.json", json.dumps(both).encode())
         self.refuse(["more than a language model", "llama"], "llama")
 
