@@ -223,7 +223,7 @@ static qdri_task_work turn_work(const qdri_kernel *kernel, double n_scores, int 
     const double capping = kernel->u.attention.cap > 0 ? (backward ? 10 : 8) * n_scores : 0;
     if (!qdri_attention_turns(kernel)) return (qdri_task_work){0, capping, 0, QDRI_COST_PLAIN};
     if (!backward) return (qdri_task_work){2 * bytes + table, turning + 5 * norm + capping, 2, QDRI_COST_PLAIN};
-    return (qdri_task_work){(4 + has_norm) * bytes + 2 * table, 2 * turning + 15 * norm + capping, has_norm ? 6 : 4,
+    return (qdri_task_work){(4 + has_norm) * bytes + 2 * table, 2 * turning + 15 * norm + capping, has_norm > 0 ? 6 : 4,
                             QDRI_COST_PLAIN};
 }
 
