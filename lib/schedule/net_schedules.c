@@ -159,14 +159,18 @@ static void begin_value(qdri_builder *builder, qdri_net *net, int number)
     if (out >= 0 && net->edges[out].passes) net->edges[out].value = take_edge(builder, &net->edges[out]);
 }
 
+static void end_value(qdri_builder *builder, qdri_edge *edge)
+{
+    qdri_builder_give(builder, edge->value);
+    edge->value = QDRI_NO_REF;
+}
+
 static void end_values(qdri_builder *builder, qdri_net *net, int number)
 {
     const qdri_node *node = &net->nodes[number];
     for (int i = 0; i < node->n_in; i++) {
         qdri_edge *edge = &net->edges[node->in[i]];
-        if (!edge->passes || edge->last_use != number) continue;
-        qdri_builder_give(builder, edge->value);
-        edge->value = QDRI_NO_REF;
+        if (edge->passes && edge->last_use == number) end_value(builder, edge);
     }
 }
 
@@ -381,9 +385,7 @@ static void end_again(qdri_builder *builder, qdri_net *net, int number)
     const qdri_node *node = &net->nodes[number];
     for (int i = 0; i < node->n_in; i++) {
         qdri_edge *edge = &net->edges[node->in[i]];
-        if (edge->again_to != number || edge->value.buffer < 0) continue;
-        qdri_builder_give(builder, edge->value);
-        edge->value = QDRI_NO_REF;
+        if (edge->again_to == number) end_value(builder, edge);
     }
 }
 

@@ -94,26 +94,36 @@ static void check_sum(const block *b, const variant *v)
     qdr_mem_free(qdr_grid_context(qdr_stack_grid(b->stack)), &one);
 }
 
-DIST_TEST(values_that_nothing_reads_again_pass)
+static size_t bytes_of(const block *b, qdr_edge edge)
+{
+    const qdr_owned owned = dist_edge_owned(b->stack, edge);
+    const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(b->stack));
+    return qdri_align_bytes(bytes, QDRI_BUFFER_ALIGN);
+}
+
+static variant random_variant(uint64_t *seed)
 {
     static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    return (variant){.n_rows = dist_below(seed, 30),
+                     .dtype = types[dist_below(seed, 4)],
+                     .layout = dist_below(seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
+                     .panels = 1 + (int)dist_below(seed, 3),
+                     .batch_parts = 1 + (int)dist_below(seed, 3),
+                     .overlap = dist_below(seed, 2) ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
+                     .data_seed = dist_random(seed)};
+}
+
+DIST_TEST(values_that_nothing_reads_again_pass)
+{
     for (int round = 0, n = dist_rounds(24); round < n; round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
-        const variant v = {.n_rows = dist_below(&seed, 30),
-                           .dtype = types[dist_below(&seed, 4)],
-                           .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
-                           .panels = 1 + (int)dist_below(&seed, 3),
-                           .batch_parts = 1 + (int)dist_below(&seed, 3),
-                           .overlap = dist_below(&seed, 2) ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
-                           .data_seed = dist_random(&seed)};
+        const variant v = random_variant(&seed);
         block passes = make(grid, &v, 0), keeps = make(grid, &v, 1);
-        const qdr_owned owned = dist_edge_owned(keeps.stack, keeps.made);
-        const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(v.dtype);
         void *value = &value;
         DIST_FAILS(qdr_stack_edge_value(passes.stack, passes.made, &value), QDR_ERR_STATE,
                    "'down': its value only lasts");
         DIST_CHECK(!value, "a value after an error");
-        DIST_CHECK(keeps.sizes.activations - passes.sizes.activations == qdri_align_bytes(bytes, QDRI_BUFFER_ALIGN),
+        DIST_CHECK(keeps.sizes.activations - passes.sizes.activations == bytes_of(&keeps, keeps.made),
                    "%zu and %zu bytes", keeps.sizes.activations, passes.sizes.activations);
         check_sum(&keeps, &v);
         check_same(&passes, &keeps, dist_edge_value(passes.stack, passes.last),
@@ -127,26 +137,12 @@ DIST_TEST(values_that_nothing_reads_again_pass)
     }
 }
 
-static size_t bytes_of(const block *b, qdr_edge edge)
-{
-    const qdr_owned owned = dist_edge_owned(b->stack, edge);
-    const size_t bytes = (size_t)(owned.n_rows * owned.n_cols) * qdr_dtype_bytes(qdr_stack_dtype(b->stack));
-    return qdri_align_bytes(bytes, QDRI_BUFFER_ALIGN);
-}
-
 /* Norms and activations that the backward reads are made again, unless rows were gathered, which are kept. */
 DIST_TEST(operations_are_repeated)
 {
-    static const qdr_dtype types[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
     for (int round = 0, n = dist_rounds(24); round < n; round++) {
         qdr_grid *grid = dist_random_grid(ctx, &seed);
-        variant v = {.n_rows = dist_below(&seed, 30),
-                     .dtype = types[dist_below(&seed, 4)],
-                     .layout = dist_below(&seed, 2) ? QDR_SCATTERED : QDR_REPLICATED,
-                     .panels = 1 + (int)dist_below(&seed, 3),
-                     .batch_parts = 1 + (int)dist_below(&seed, 3),
-                     .overlap = dist_below(&seed, 2) ? QDR_OVERLAP_NONE : QDR_OVERLAP_ALL,
-                     .data_seed = dist_random(&seed)};
+        variant v = random_variant(&seed);
         block kept = make(grid, &v, 0);
         v.recompute = QDR_RECOMPUTE_OPERATIONS;
         block again = make(grid, &v, 0);
