@@ -59,7 +59,8 @@ typedef enum qdr_recompute {
     QDR_RECOMPUTE_NONE = 0,
     QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective"); of a stack: nothing, as its attention
                                     computes them again anyway */
-    QDR_RECOMPUTE_FULL = 2, /**< each layer's whole forward again, from its input; refused by stacks */
+    QDR_RECOMPUTE_FULL = 2, /**< all of a segment (qdr_stack_begin_segment(), or layers of qdr_stack_add_network()) that
+                               its backward needs, from what enters it */
     QDR_RECOMPUTE_OPERATIONS = 3 /**< norms, from statistics that are kept, and activation functions */
 } qdr_recompute;
 
@@ -95,7 +96,9 @@ typedef struct qdr_stack_opts {
                                  gathers and sums of activations and of their gradients as a whole, not of small
                                  parameters, statistics and keys. F64 is never coded: codecs given here
                                  are refused, and the variable is ignored */
-    qdr_recompute recompute; /**< NONE, ATTENTION or OPERATIONS; FULL: QDR_ERR_UNSUPPORTED */
+    qdr_recompute recompute;
+    int recompute_every; /**< of FULL: layers of a network that make one segment; 0: 1. Of a segment only what enters it
+                            is kept, so more layers keep less, but need more while a segment is repeated */
 } qdr_stack_opts;
 
 /** Makes an empty stack. Collective, agrees.
@@ -226,6 +229,19 @@ typedef struct qdr_network_desc {
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network,
                                                        const qdr_network_desc *desc, qdr_edge in, qdr_edge *out);
 
+/** Begins a segment: what is added from here on, until another begins, or one ends. With QDR_RECOMPUTE_FULL only what
+ * enters a segment is kept, with what norms save. Before its backward runs, what that reads is made again: products,
+ * their collectives, operations, and callers' operations that allow it, in the order of the forward, with the same
+ * panels and parts, and so with the same bits. What only later segments read, such as a segment's last product, is not.
+ * Weights are gathered again, but those that are still there (prefetch_bytes). Layers of qdr_stack_add_network() are
+ * segments without these calls; its ends are not. Without QDR_RECOMPUTE_FULL they do nothing. Local; call them on all
+ * ranks, or building fails.
+ *  @retval QDR_ERR_STATE  built already */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_begin_segment(qdr_stack *stack);
+/** What is added from here on belongs to no segment: it is kept.
+ *  @retval QDR_ERR_STATE  built already */
+QDR_API QDR_NODISCARD qdr_status qdr_stack_end_segment(qdr_stack *stack);
+
 /** The layer or embedding of this name, the first that was added. Local. @return NULL: there is none */
 QDR_API qdr_linear *qdr_stack_find_layer(const qdr_stack *stack, const char *name);
 /** The edge that the node of this name makes, the first that was added; of a loss, its targets. Local.
@@ -238,6 +254,7 @@ QDR_API qdr_edge qdr_stack_find_edge(const qdr_stack *stack, const char *name);
  *                          free; after this the stack can only be destroyed
  *  @retval QDR_ERR_SHAPE, QDR_ERR_DTYPE  the parameters differ from those that the stack should share; the sentence
  *                                        names the first that does
+ *  @retval QDR_ERR_ARGUMENT  QDR_RECOMPUTE_FULL, but nothing can be repeated; the stack can only be destroyed
  *  @retval QDR_ERR_DTYPE  panels or parts are to be chosen, and the machine that is named has no peak for the type
  *  @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  QDR_TUNE's file could not be read or written, or is not one; the stack may be
  *                                        built again
@@ -320,8 +337,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_stack_bind(qdr_stack *stack, const qdr_stac
  * streams are idle, or with qdr_copy() on the context's stream.
  *
  * A value that neither the backward reads nor the caller has memory only while a forward pass runs, where the stack can
- * run as a whole: what layers add to a residual stream, rows that a layer keeps as it has gathered them, and in a stack
- * that only runs forward all but its inputs, its last edge and logits. */
+ * run as a whole: what layers add to a residual stream, rows that a layer keeps as it has gathered them, what is made
+ * again (qdr_recompute), and in a stack that only runs forward all but its inputs, its last edge and logits. */
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_matrix(const qdr_stack *stack, qdr_edge edge, qdr_matrix *matrix);
 QDR_API QDR_NODISCARD qdr_status qdr_stack_edge_owned(const qdr_stack *stack, qdr_edge edge, qdr_owned *owned);
 /** @retval QDR_ERR_STATE  not bound; or the value is one that does not last */

@@ -47,6 +47,7 @@ void qdri_describe_opts(qdri_facts *facts, const qdr_grid *grid, const qdr_stack
     qdri_facts_add_int(facts, who, "prefetch_bytes", (int64_t)opts->prefetch_bytes);
     qdri_facts_add_int(facts, who, "batch_parts", opts->batch_parts);
     qdri_facts_add_int(facts, who, "recompute", (int)opts->recompute);
+    qdri_facts_add_int(facts, who, "recompute_every", opts->recompute_every > 1 ? opts->recompute_every : 1);
     qdri_facts_add(facts, who, "product_type",
                    qdri_product_type_name(opts->product_type ? opts->product_type : QDR_PRODUCT_AS_STORED));
     qdri_describe_codecs(facts, who, opts->codecs);
@@ -86,6 +87,7 @@ void qdri_describe_node(qdr_stack *stack, const qdri_node_desc *desc)
 {
     const entry e = begin(stack, qdri_node_kind_name(desc), desc->name);
     qdri_node_describe(e.facts, e.who, &stack->net, desc);
+    qdri_facts_add_int(e.facts, e.who, "segment", stack->net.segment);
 }
 
 /* ---- calls ---- */

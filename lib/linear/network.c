@@ -19,6 +19,7 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
     qdri_node_desc named = *desc;
     qdri_network_node_name(desc, layer, s->n_layers, name);
     named.name = name; /* which is copied */
+    qdri_network_enter(&s->stack->net, layer, s->n_layers);
     return qdri_stack_add_node(s->stack, &named, edge);
 }
 
@@ -63,7 +64,23 @@ qdr_status qdr_stack_add_network(qdr_stack *stack, const qdr_network *network, c
                                     .n_ranks_y = stack->net.position.size[QDR_Y],
                                     .first_node = stack->net.n_nodes};
     sink s = {stack, part.n_layers};
-    return qdri_network_add(&part, add_node, &s, in, out);
+    const qdr_status status = qdri_network_add(&part, add_node, &s, in, out);
+    qdri_net_end_segment(&stack->net);
+    return status;
+}
+
+qdr_status qdr_stack_begin_segment(qdr_stack *stack)
+{
+    QDR_TRY(qdri_stack_open(stack, "segment"));
+    qdri_net_begin_segment(&stack->net);
+    return QDR_OK;
+}
+
+qdr_status qdr_stack_end_segment(qdr_stack *stack)
+{
+    QDR_TRY(qdri_stack_open(stack, "segment"));
+    qdri_net_end_segment(&stack->net);
+    return QDR_OK;
 }
 
 static int find_node(const qdr_stack *stack, const char *name)

@@ -39,10 +39,9 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
     if ((int)opts->recompute < QDR_RECOMPUTE_NONE || opts->recompute > QDR_RECOMPUTE_OPERATIONS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: recompute %d is none of the constants QDR_RECOMPUTE_…",
                         (int)opts->recompute);
-    if (opts->recompute == QDR_RECOMPUTE_FULL)
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED,
-                        "stack: QDR_RECOMPUTE_FULL, whole layers again, is only planned for other software; use "
-                        "QDR_RECOMPUTE_OPERATIONS");
+    if (opts->recompute_every < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: recompute_every %d must not be negative; 0 and 1 mean every layer",
+                        opts->recompute_every);
     QDR_TRY(qdri_check_switch("stack", "caller_memory", opts->caller_memory));
     QDR_TRY(qdri_check_switch("stack", "caller_activations", opts->caller_activations));
     return qdri_check_product_type(opts->product_type, opts->dtype, "stack");
@@ -71,6 +70,7 @@ qdr_status qdri_net_begin(qdri_net *net, const qdri_position *position, const qd
                       .buffers = {.items = old.buffers.items, .capacity = old.buffers.capacity},
                       .rotations = old.rotations,
                       .rotation_capacity = old.rotation_capacity,
+                      .segment_layer = -1,
                       .hazards = old.hazards};
     if (net->opts.row_unit == 0) net->opts.row_unit = 1;
     if (net->opts.overlap == 0) net->opts.overlap = QDR_OVERLAP_ALL;
@@ -104,7 +104,8 @@ qdr_status qdri_node_add(qdri_net *net, const char *name, qdri_node_kind kind, q
     QDR_TRY(
         qdri_list_grow((void **)&net->nodes, net->n_nodes, &net->node_capacity, sizeof **node, "a node of the stack"));
     *node = &net->nodes[net->n_nodes++];
-    **node = (qdri_node){.kind = kind, .name = name, .out = -1, .parameter = -1, .saved = QDRI_NO_REF};
+    **node = (qdri_node){
+        .kind = kind, .name = name, .out = -1, .segment = net->segment, .parameter = -1, .saved = QDRI_NO_REF};
     return QDR_OK;
 }
 
@@ -115,6 +116,14 @@ qdr_status qdri_node_add_with_edge(qdri_net *net, const char *name, qdri_node_ki
     const qdr_status status = qdri_edge_add(net, name, matrix, dtype, edge);
     net->n_nodes -= status != QDR_OK;
     return status;
+}
+
+void qdri_net_begin_segment(qdri_net *net) { net->segment = ++net->n_segments; }
+
+void qdri_net_end_segment(qdri_net *net)
+{
+    net->segment = 0;
+    net->segment_layer = -1;
 }
 
 void qdri_node_connect(qdri_net *net, qdri_node *node, int n_in, const qdr_edge *in, qdr_edge out)

@@ -65,11 +65,12 @@ typedef struct qdri_edge {
     int n_uses;
     int keeps_gradient; /* visible to the caller: has its own memory */
     int keeps_value; /* the caller has asked for it */
-    int passes; /* its value is one of the forward list, which nothing reads later: set by qdri_net_place() */
-    int last_use; /* the last node that reads it; -1: none */
-    int maker; /* the node that makes it; -1: the caller does */
-    int again_from, again_to; /* of what passes, but is made again: the first node whose backward reads it, and the
-                               * last, which is lower; -1: none does */
+    /* Set by qdri_net_place(), see lives.c. Of nodes: numbers; -1: none. */
+    int passes; /* its value is one of lists, and does not last from forward to backward */
+    int maker, last_use; /* the node that makes it; -1: the caller does. The last that reads it */
+    int read_from, read_to; /* whose backward reads it: the first that does, and the last, which is lower */
+    int last_again; /* the last that reads it while values are made again */
+    int is_needed; /* while its segment is chosen: it is read there */
     qdri_ref value, gradient; /* value: of one that passes QDRI_NO_REF, but while a forward list is built */
     qdri_ref d; /* while a backward pass is built: the location of the gradient, or QDRI_NO_REF */
 } qdri_edge;
@@ -106,6 +107,7 @@ typedef struct qdri_layer {
     int shares_first, shares_last; /* tied W: this use's gradient is computed first, or last */
     qdri_layer_shape shape;
     qdri_ref gathered;
+    int gathers_again; /* of what is made again: its gathered rows serve the backward, too */
     int panels; /* as requested for this layer; 0: the net's */
 } qdri_layer;
 
@@ -121,12 +123,16 @@ typedef struct qdri_node {
     const char *name;
     int n_in, in[QDR_MAX_OP_INPUTS];
     int out; /* edge; -1: none */
+    int segment; /* neighbours of one number are repeated together, by QDR_RECOMPUTE_FULL; 0: this one never is */
+    int again_at; /* it runs again right before the backward of this node; -1: never */
     /* For operations: */
     int passes_gradient; /* residual: the gradient of an input is that of the output, of the second
                           * one times the kernel's factor */
     int overwrites_only; /* backward cannot accumulate */
     int in_place; /* backward may write the input's gradient over the output's */
     int needs_all_rows; /* in one call, not part by part */
+    int may_repeat; /* of the caller's: its forward may run again */
+    int saved_passes; /* what it saves does not last: it is saved again when the node is repeated */
     int makes_scores; /* what QDR_RECOMPUTE_ATTENTION repeats */
     int parameter, n_parameters; /* norms: gamma, and beta if there are two */
     int n_blocks; /* of columns that a norm treats each by itself */
@@ -157,6 +163,8 @@ typedef struct qdri_net {
     int n_parameters, parameter_capacity;
     qdri_rotation *rotations;
     int n_rotations, rotation_capacity;
+    int segment, n_segments; /* to which nodes belong that are added; 0: to none */
+    int64_t segment_layer; /* of a network, see qdri_network_enter(); -1: none */
     qdri_buffers buffers; /* region_bytes: set by qdri_net_build() */
     qdri_hazards hazards; /* of the list whose waits were set last */
     qdri_ref workspace; /* for the values of any list that has been made */
@@ -210,6 +218,9 @@ const char *qdri_node_kind_name(const qdri_node_desc *desc);
 int qdri_node_n_inputs(const qdri_node_desc *desc);
 /* Adds what ranks compare of a node that the net has added. who: what the facts are about */
 void qdri_node_describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc);
+/* What is added from here on is a segment, until the next call; or belongs to none. */
+void qdri_net_begin_segment(qdri_net *net);
+void qdri_net_end_segment(qdri_net *net);
 /* Sets how a layer's W is stored; call it before qdri_net_build(). */
 void qdri_net_set_storage(qdri_net *net, int node, qdr_storage storage);
 /* Sets which of the device's algorithms its three products use; call it before qdri_net_build(). */

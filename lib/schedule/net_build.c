@@ -23,59 +23,6 @@ void qdri_net_set_panels(qdri_net *net, int panels, int batch_parts)
     }
 }
 
-/* ---- lives ---- */
-
-/* Whether the backward of a node reads input i. Rows that are gathered once are kept, and stand for theirs. */
-static int reads_again(const qdri_node *node, int i)
-{
-    if (qdri_node_is_layer(node)) return !node->layer.shape.in_scattered || node->layer.shape.drop_gathered;
-    return qdri_op_backward_needs(node->kind) >> i & 1;
-}
-
-/* Whether what a backward reads is made again for it, from what lasts. */
-static int is_repeated(const qdri_net *net, const qdri_edge *edge)
-{
-    if (net->opts.recompute != QDR_RECOMPUTE_OPERATIONS || !edge->passes) return 0;
-    const qdri_node *maker = &net->nodes[edge->maker];
-    return qdri_op_repeats(maker->kind) && !net->edges[maker->in[0]].passes;
-}
-
-static void note_reading(qdri_net *net, int number, qdri_edge *edge)
-{
-    if (!is_repeated(net, edge)) {
-        edge->passes = 0;
-        return;
-    }
-    if (edge->again_to < 0) edge->again_to = number;
-    edge->again_from = number;
-}
-
-/* What a node makes passes if other nodes read it, but no backward, and the caller does not ask for it. Logits stay for
- * the caller, who may sample from them. */
-static void choose_lives(qdri_net *net)
-{
-    const int runs_whole = qdri_net_runs_whole(net);
-    for (int i = 0; i < net->n_edges; i++) {
-        qdri_edge *edge = &net->edges[i];
-        edge->passes = 0;
-        edge->last_use = edge->maker = edge->again_from = edge->again_to = -1;
-    }
-    for (int i = 0; i < net->n_nodes; i++) {
-        const qdri_node *node = &net->nodes[i];
-        for (int j = 0; j < node->n_in; j++) {
-            qdri_edge *edge = &net->edges[node->in[j]];
-            edge->last_use = i;
-            if (!net->shares_parameters && reads_again(node, j)) note_reading(net, i, edge);
-            if (net->shares_parameters && node->kind == QDRI_NODE_CROSS_ENTROPY) edge->passes = 0;
-        }
-        if (node->out < 0 || !runs_whole) continue;
-        qdri_edge *out = &net->edges[node->out];
-        const int is_read = !qdri_node_is_layer(node) && qdri_op_backward_needs(node->kind) & QDRI_NEEDS_OUTPUT;
-        out->maker = i;
-        out->passes = out->n_uses > 0 && !out->keeps_value && (net->shares_parameters || !is_read);
-    }
-}
-
 /* ---- places ---- */
 
 static void place_edges(qdri_net *net)
@@ -111,7 +58,8 @@ static void place_nodes(qdri_net *net)
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
         if (qdri_node_is_layer(node)) continue;
-        if (node->saved_bytes) node->saved = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, node->saved_bytes);
+        if (node->saved_bytes && !node->saved_passes)
+            node->saved = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, node->saved_bytes);
         if (node->work_bytes > work_bytes) work_bytes = node->work_bytes;
     }
     qdri_rotations_place(net);
@@ -263,7 +211,7 @@ qdr_status qdri_net_place(qdri_net *net)
         net->opts.prefetch = n_slots < 2 ? 1 : (int)(n_slots < most ? n_slots : most) - 1;
     }
     qdri_parameters_place(net);
-    choose_lives(net);
+    QDR_TRY(qdri_net_choose_lives(net));
     place_edges(net);
     place_nodes(net);
     return net->buffers.status;

@@ -5,6 +5,7 @@
 #include "core/group.h"
 #include "quadrille/linear.h"
 #include "schedule/net_parts.h"
+#include "schedule/rows.h"
 
 qdr_status qdri_net_finish(qdri_net *net, qdri_schedule *schedule)
 {
@@ -53,6 +54,14 @@ static qdri_layer_refs layer_refs(const qdri_net *net, const qdri_node *node)
     return refs;
 }
 
+/* The layer where its gathered rows are a value of the list that is built; else as it is. */
+static qdri_layer_shape shape_of(const qdri_node *node)
+{
+    qdri_layer_shape shape = node->layer.shape;
+    if (node->layer.gathers_again && node->layer.gathered.buffer >= 0) shape.drop_gathered = 0;
+    return shape;
+}
+
 /* The operations on a node's output after it has been summed. */
 static void end_node(qdri_builder *builder, const qdri_net *net, int number, int part)
 {
@@ -65,18 +74,20 @@ static void end_node(qdri_builder *builder, const qdri_net *net, int number, int
         qdri_linear_forward_bias(builder, &node->layer.shape, &refs, part, 0);
 }
 
-static void begin_node(qdri_builder *builder, const qdri_net *net, int number, int part, qdri_ref w)
+/* again: it is repeated, with what was saved if that lasts. */
+static void begin_node(qdri_builder *builder, const qdri_net *net, int number, int part, int again, qdri_ref w)
 {
     const qdri_node *node = &net->nodes[number];
     if (!qdri_node_is_layer(node)) {
-        qdri_op_forward_tasks(builder, net, number, part);
+        (again && !node->saved_passes ? qdri_op_repeat_tasks : qdri_op_forward_tasks)(builder, net, number, part);
         return;
     }
     const qdri_layer_refs refs = layer_refs(net, node);
+    const qdri_layer_shape shape = shape_of(node);
     if (node->kind == QDRI_NODE_EMBEDDING)
-        qdri_embedding_forward_lookup(builder, &node->layer.shape, &refs, part, w);
+        qdri_embedding_forward_lookup(builder, &shape, &refs, part, w);
     else
-        qdri_linear_forward_product(builder, &node->layer.shape, &refs, part, w, 0);
+        qdri_linear_forward_product(builder, &shape, &refs, part, w, 0);
 }
 
 static int is_summed(const qdri_net *net, qdr_axis axis) { return net->position.size[axis] > 1; }
@@ -152,26 +163,74 @@ static qdri_ref take_edge(qdri_builder *builder, const qdri_edge *edge)
     return qdri_builder_take(builder, qdri_edge_bytes(edge));
 }
 
-/* The values of a list begin with the node that makes them, and end with the last one that reads them. */
-static void begin_value(qdri_builder *builder, qdri_net *net, int number)
+/* The values of a list begin with the node that makes them, and end with the last one that reads them: in a forward
+ * list a node, in a backward list one that is made again, or one whose backward it is. */
+static void begin_values(qdri_builder *builder, qdri_net *net, int number, int again)
 {
-    const int out = net->nodes[number].out;
-    if (out >= 0 && net->edges[out].passes) net->edges[out].value = take_edge(builder, &net->edges[out]);
+    qdri_node *node = &net->nodes[number];
+    qdri_layer *layer = &node->layer;
+    if (node->out >= 0 && net->edges[node->out].passes)
+        net->edges[node->out].value = take_edge(builder, &net->edges[node->out]);
+    if (node->saved_passes) node->saved = qdri_builder_take(builder, node->saved_bytes);
+    if (again && layer->gathers_again)
+        layer->gathered = qdri_take_rows(builder, 1, layer->shape.m, layer->shape.k, layer->shape.dtype);
 }
 
-static void end_value(qdri_builder *builder, qdri_edge *edge)
+static void end_value(qdri_builder *builder, qdri_ref *value)
 {
-    qdri_builder_give(builder, edge->value);
-    edge->value = QDRI_NO_REF;
+    qdri_builder_give(builder, *value);
+    *value = QDRI_NO_REF;
 }
 
-static void end_values(qdri_builder *builder, qdri_net *net, int number)
+static void end_values(qdri_builder *builder, qdri_net *net, int number, int again)
 {
-    const qdri_node *node = &net->nodes[number];
+    qdri_node *node = &net->nodes[number];
     for (int i = 0; i < node->n_in; i++) {
         qdri_edge *edge = &net->edges[node->in[i]];
-        if (edge->passes && edge->last_use == number) end_value(builder, edge);
+        if (edge->passes && (again ? edge->last_again == number && edge->read_to < 0 : edge->last_use == number))
+            end_value(builder, &edge->value);
     }
+    if (!again && node->saved_passes) end_value(builder, &node->saved);
+}
+
+/* The node after number i; again_at: of those that run again before the backward of that node; -1: of all. */
+static int next_node(const qdri_net *net, int i, int again_at)
+{
+    do i++;
+    while (i < net->n_nodes && again_at >= 0 && net->nodes[i].again_at != again_at);
+    return i;
+}
+
+static void plan_weights(qdri_builder *builder, const qdri_net *net, int again_at)
+{
+    for (int i = next_node(net, -1, again_at); i < net->n_nodes; i = next_node(net, i, again_at))
+        if (qdri_node_is_layer(&net->nodes[i])) plan_weight(builder, net, &net->nodes[i].layer);
+}
+
+/* Runs these nodes in a list that holds tasks. @return the last one, which has not ended; -1: there is none */
+static int run_nodes(qdri_builder *builder, qdri_net *net, int again_at)
+{
+    const int again = again_at >= 0;
+    int before = -1;
+    for (int i = next_node(net, -1, again_at), next; i < net->n_nodes; before = i, i = next) {
+        const int needs_all_rows = net->nodes[i].needs_all_rows;
+        const qdri_ref w = qdri_node_is_layer(&net->nodes[i]) ? qdri_next_weight(builder) : QDRI_NO_REF;
+        next = next_node(net, i, again_at);
+        begin_values(builder, net, i, again);
+        for (int part = 0; part < builder->n_parts; part++) {
+            builder->part = part;
+            if (before >= 0) end_node(builder, net, before, part);
+            if (!needs_all_rows) begin_node(builder, net, i, part, again, w);
+        }
+        builder->part = QDRI_AFTER_PARTS;
+        if (needs_all_rows) begin_node(builder, net, i, 0, again, w);
+        builder->part = QDRI_BEFORE_PARTS;
+        end_values(builder, net, i, again);
+        if (!ends_segment(net, i, next, 0)) continue;
+        qdri_builder_release(builder);
+        qdri_builder_hold(builder);
+    }
+    return before;
 }
 
 qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *schedule)
@@ -179,29 +238,12 @@ qdr_status qdri_net_forward_tasks(qdri_net *net, int returns, qdri_schedule *sch
     qdri_builder builder;
     begin_whole(&builder, net, schedule);
     if (returns) return_weights(&builder, net);
-    for (int i = 0; i < net->n_nodes; i++)
-        if (qdri_node_is_layer(&net->nodes[i])) plan_weight(&builder, net, &net->nodes[i].layer);
+    plan_weights(&builder, net, -1);
     net->n_loss_parts = builder.n_parts;
     qdri_builder_hold(&builder);
-    for (int i = 0; i < net->n_nodes; i++) {
-        const int needs_all_rows = net->nodes[i].needs_all_rows;
-        const qdri_ref w = qdri_node_is_layer(&net->nodes[i]) ? qdri_next_weight(&builder) : QDRI_NO_REF;
-        begin_value(&builder, net, i);
-        for (int part = 0; part < builder.n_parts; part++) {
-            builder.part = part;
-            if (i > 0) end_node(&builder, net, i - 1, part);
-            if (!needs_all_rows) begin_node(&builder, net, i, part, w);
-        }
-        builder.part = QDRI_AFTER_PARTS;
-        if (needs_all_rows) begin_node(&builder, net, i, 0, w);
-        builder.part = QDRI_BEFORE_PARTS;
-        end_values(&builder, net, i);
-        if (!ends_segment(net, i, i + 1, 0)) continue;
-        qdri_builder_release(&builder);
-        qdri_builder_hold(&builder);
-    }
+    const int last = run_nodes(&builder, net, -1);
     qdri_builder_release(&builder);
-    for (int part = 0; part < builder.n_parts; part++) end_node(&builder, net, net->n_nodes - 1, part);
+    for (int part = 0; part < builder.n_parts; part++) end_node(&builder, net, last, part);
     return qdri_builder_end(&builder);
 }
 
@@ -348,13 +390,14 @@ static void add_layer_backward(qdri_builder *builder, qdri_net *net, int number,
     const qdri_node *node = &net->nodes[number];
     qdri_layer_refs refs = layer_refs(net, node);
     qdri_backward_mode how = layer_mode(net, &node->layer, mode, deferred);
+    const qdri_layer_shape shape = shape_of(node);
     refs.dy = net->edges[node->out].d;
     if (node->kind == QDRI_NODE_EMBEDDING) {
-        qdri_embedding_backward_tasks(builder, &node->layer.shape, &refs, &how);
+        qdri_embedding_backward_tasks(builder, &shape, &refs, &how);
         return;
     }
     refs.dx = gradient_target(builder, net, node->in[0], number, &how.accumulate_dx);
-    qdri_linear_backward_tasks(builder, &node->layer.shape, &refs, &how);
+    qdri_linear_backward_tasks(builder, &shape, &refs, &how);
 }
 
 /* Sums of small gradients over the axes that hold copies of all of them. */
@@ -365,28 +408,31 @@ static void sum_copies(qdri_builder *builder, const qdri_net *net, qdri_ref grad
     qdri_small_gradient_task(builder, QDR_D, gradients, n_elems, net->grad_dtype);
 }
 
-/* Makes again what passed, for the nodes that read it from this one on. */
+/* Makes again what the backward from this node on reads. */
 static void begin_again(qdri_builder *builder, qdri_net *net, int number)
 {
-    const qdri_node *node = &net->nodes[number];
     const int part_before = builder->part;
-    for (int i = 0; i < node->n_in; i++) {
-        qdri_edge *edge = &net->edges[node->in[i]];
-        if (edge->again_from != number || edge->value.buffer >= 0) continue;
-        edge->value = take_edge(builder, edge);
-        for (builder->part = 0; builder->part < builder->n_parts; builder->part++)
-            qdri_op_repeat_tasks(builder, net, edge->maker, builder->part);
+    builder->again = 1;
+    builder->part = QDRI_BEFORE_PARTS;
+    const int last = run_nodes(builder, net, number);
+    for (int part = 0; last >= 0 && part < builder->n_parts; part++) {
+        builder->part = part;
+        end_node(builder, net, last, part);
     }
     builder->part = part_before;
+    builder->again = 0;
 }
 
 static void end_again(qdri_builder *builder, qdri_net *net, int number)
 {
-    const qdri_node *node = &net->nodes[number];
-    for (int i = 0; i < node->n_in; i++) {
-        qdri_edge *edge = &net->edges[node->in[i]];
-        if (edge->again_to == number) end_value(builder, edge);
+    qdri_node *node = &net->nodes[number];
+    for (int i = -1; i < node->n_in; i++) {
+        const int edge = i < 0 ? node->out : node->in[i];
+        if (edge >= 0 && net->edges[edge].read_to == number && net->edges[edge].passes)
+            end_value(builder, &net->edges[edge].value);
     }
+    if (node->saved_passes) end_value(builder, &node->saved);
+    if (node->layer.gathers_again) end_value(builder, &node->layer.gathered);
 }
 
 qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
@@ -398,6 +444,7 @@ qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int d
                                                                                     : QDRI_NO_REF;
     for (int i = net->n_nodes - 1; i >= 0; i--) {
         const qdri_node *node = &net->nodes[i];
+        plan_weights(&builder, net, i);
         if (node->kind == QDRI_NODE_LINEAR && net->edges[node->in[0]].with_gradient)
             plan_weight(&builder, net, &node->layer);
     }

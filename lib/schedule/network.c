@@ -211,6 +211,17 @@ static qdr_status add_all(walk *w, qdr_edge in, qdr_edge *out)
     return add(w, (qdri_node_desc){QDRI_NODE_CROSS_ENTROPY, "loss", {logits}, {.loss = loss}}, out);
 }
 
+void qdri_network_enter(qdri_net *net, int64_t layer, int64_t n_layers)
+{
+    const int every = net->opts.recompute_every > 1 ? net->opts.recompute_every : 1;
+    if (layer < 0 || layer >= n_layers) {
+        qdri_net_end_segment(net);
+        return;
+    }
+    if (layer != net->segment_layer && layer % every == 0) qdri_net_begin_segment(net);
+    net->segment_layer = layer;
+}
+
 qdr_status qdri_network_add(const qdri_network_part *part, qdri_node_fn fn, void *user, qdr_edge in, qdr_edge *out)
 {
     walk w = {part, part->network, fn, user, -1, {NULL, NULL}};

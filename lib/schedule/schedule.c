@@ -107,12 +107,14 @@ void qdri_builder_hold(qdri_builder *builder)
 
 void qdri_builder_release(qdri_builder *builder)
 {
-    builder->holds = 0;
+    const int again = builder->again; /* of new tasks, not of these */
+    builder->holds = builder->again = 0;
     for (int part = QDRI_BEFORE_PARTS; part <= QDRI_AFTER_PARTS; part++)
         for (int i = 0; i < builder->n_held; i++)
             if (builder->held[i].part == part) qdri_schedule_add(builder, &builder->held[i].task);
     for (int i = 0; i < builder->n_given; i++) value_of(builder, builder->given[i])->n_users--;
     builder->n_held = builder->n_given = 0;
+    builder->again = again;
 }
 
 /* ---- adding ---- */
@@ -120,15 +122,19 @@ void qdri_builder_release(qdri_builder *builder)
 void qdri_schedule_add(qdri_builder *builder, const qdri_task *task)
 {
     qdri_schedule *schedule = builder->schedule;
+    qdri_task *added;
     if (builder->holds) {
-        if (grow(builder, (void **)&builder->held, builder->n_held, &builder->held_capacity, sizeof *builder->held))
-            builder->held[builder->n_held++] = (struct qdri_held_task){*task, builder->part};
-        return;
+        if (!grow(builder, (void **)&builder->held, builder->n_held, &builder->held_capacity, sizeof *builder->held))
+            return;
+        builder->held[builder->n_held].part = builder->part;
+        added = &builder->held[builder->n_held++].task;
+    } else {
+        if (!grow(builder, (void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity, sizeof *schedule->tasks))
+            return;
+        added = &schedule->tasks[schedule->n_tasks++];
     }
-    if (!grow(builder, (void **)&schedule->tasks, schedule->n_tasks, &schedule->capacity, sizeof *schedule->tasks))
-        return;
-    qdri_task *added = &schedule->tasks[schedule->n_tasks++];
     *added = *task;
+    added->again |= builder->again;
     added->kernel.dtype = task->dtype;
     added->kernel.accumulate = task->accumulate;
 }

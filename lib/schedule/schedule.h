@@ -87,6 +87,7 @@ typedef struct qdri_task {
     int64_t split_unit; /* > 0: member j's part is qdri_split(count, split_unit, size, j) */
     int64_t recv_count; /* send-recv: count goes to `peer`, recv_count comes from `peer2` */
     int peer, peer2;
+    int again; /* of a backward list: it repeats what a forward list has done */
     double flops; /* reported: of products and operations */
     qdri_task_work work; /* not of products and collectives, whose extents tell */
     qdri_task_work turns; /* of an attention, besides: on queries, keys and scores, beside its products */
@@ -133,17 +134,18 @@ typedef struct qdri_builder {
     int n_parts;
     int64_t part_begin[QDRI_MAX_BATCH_PARTS + 1];
     int part; /* the part to which new tasks belong, or one of the two constants below */
+    int again; /* new tasks repeat a forward list */
     int holds;
     struct qdri_held_task *held;
     int n_held, held_capacity;
     qdri_ref *given; /* values that have lost a user together with the held tasks */
     int n_given, given_capacity;
-    /* Gathered weights: uses in order of execution, and the values that they use in rotation. */
+    /* Gathered weights: uses in order of execution, and the values that they take turns in. */
     struct qdri_weight_use *uses;
     int n_uses, use_capacity, n_gathered, next_use;
     int prefetch;
     qdri_ref *gathered;
-    int n_turns; /* of the rotation */
+    int n_turns; /* of these values */
     qdri_ref whole_gradients[2]; /* used alternately for a whole dW before its reduce-scatter */
     int n_whole_gradients;
     qdri_ref reduced_gradient; /* a reduced shard before it is added */
@@ -199,8 +201,8 @@ void qdri_task_set_codec(const qdri_position *position, const qdri_coding *codin
 /* Announces, in order of execution, that a whole W will be needed: shard_elems per member of z. */
 void qdri_plan_weight(qdri_builder *builder, int node, const char *name, qdri_ref shard, int64_t shard_elems,
                       qdr_dtype dtype);
-/* The whole W of the next announced use; adds tasks that gather it and the next `prefetch` ones. Valid until the
- * following call. */
+/* The whole W of the next announced use; adds tasks that gather it and the next `prefetch` ones, but those that are
+ * still there since an earlier use. Valid until the following call. */
 qdri_ref qdri_next_weight(qdri_builder *builder);
 
 /* Whether it is this kernel. */

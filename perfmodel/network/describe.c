@@ -15,6 +15,7 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
         s->layer_of[s->net->n_nodes] = layer < 0              ? QDRI_LAYER_FIRST
                                        : layer >= s->n_layers ? QDRI_LAYER_LAST
                                                               : (int)layer;
+    qdri_network_enter(s->net, layer, s->n_layers);
     return qdri_net_add(s->net, desc, edge);
 }
 

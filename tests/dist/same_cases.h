@@ -186,6 +186,7 @@ typedef struct variation {
     X(qdr_stack_opts, caller_activations, s->stack.caller_activations = 1, "caller_activations 0 on rank 0 and 1")     \
     X(qdr_stack_opts, prefetch_bytes, s->stack.prefetch_bytes = 4096, "prefetch_bytes 0 on rank 0 and 4096")           \
     X(qdr_stack_opts, batch_parts, s->stack.batch_parts = 2, "batch_parts 0 on rank 0 and 2 on rank 1")                \
+    X(qdr_stack_opts, recompute_every, s->stack.recompute_every = 2, "recompute_every 1 on rank 0 and 2")              \
     X(qdr_stack_opts, recompute, s->stack.recompute = QDR_RECOMPUTE_OPERATIONS, "recompute 0 on rank 0 and 3")         \
     X(qdr_stack_opts, product_type, s->stack.product_type = QDR_PRODUCT_FP8, "QDR_PRODUCT_FP8 on rank 1")              \
     X(qdr_stack_opts, codecs, s->without_codecs = 1, "qdr_stack_opts has codecs given on rank 0 and NULL on rank 1")   \
@@ -249,6 +250,7 @@ typedef struct variation {
     X(qdr_op_desc, name, s->op.name = "op2", "operation 'op' on rank 0 and operation 'op2' on rank 1")                 \
     X(qdr_op_desc, n_in, s->op.n_in = 2, "operation 'op' has n_in 1 on rank 0 and 2 on rank 1")                        \
     X(qdr_op_desc, in, s->op_in = 1, "operation 'op' has input edge 3 on rank 0 and 4 on rank 1")                      \
+    X(qdr_op_desc, may_repeat, s->op.may_repeat = 1, "operation 'op' has may_repeat 0 on rank 0 and 1")                \
     X(qdr_op_desc, out, s->op.out[0] = ((qdr_block){16, 2}), "operation 'op' has out none on rank 0 and 16/2")         \
     X(qdr_adamw_opts, beta1, s->adamw.beta1 = 0.5, "qdr_adamw_opts has beta1 0.9 on rank 0 and 0.5 on rank 1")         \
     X(qdr_adamw_opts, beta2, s->adamw.beta2 = 0.5, "qdr_adamw_opts has beta2 0.95 on rank 0 and 0.5 on rank 1")        \

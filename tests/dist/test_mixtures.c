@@ -198,6 +198,7 @@ static qdr_status add_node(void *user, const qdri_node_desc *desc, int64_t layer
         named.name = name;
     }
     if (desc->kind == QDRI_NODE_ATTENTION) named.u.attention.sinks = m->oracle.sinks;
+    qdri_network_enter(&m->stack->net, layer, m->oracle.network.layers);
     return qdri_stack_add_node(m->stack, &named, edge);
 }
 
@@ -245,16 +246,16 @@ static void make_stack(uint64_t *seed, mixture *m)
                                     .n_ranks_y = qdr_grid_size(m->grid, QDR_Y)};
     const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = context, .layout = m->layout,
                                    .first_keys = first_keys, .z_loss = m->oracle.z_loss};
-    m->stack = dist_stack(m->grid,
-                          (qdr_stack_opts){.recompute = m->n_rows % 2 ? QDR_RECOMPUTE_NONE : QDR_RECOMPUTE_OPERATIONS,
-                                           .n_rows = m->n_rows,
-                                           .row_unit = context,
-                                           .dtype = m->dtype,
-                                           .overlap = below(seed, QDR_OVERLAP_NONE + 1),
-                                           .prefetch = below(seed, 4),
-                                           .panels = below(seed, 5),
-                                           .batch_parts = below(seed, 4),
-                                           .caller_memory = 1});
+    m->stack = dist_stack(m->grid, (qdr_stack_opts){.recompute = (qdr_recompute)(m->n_rows % 4),
+                                                    .recompute_every = m->n_rows / 4 % 3,
+                                                    .n_rows = m->n_rows,
+                                                    .row_unit = context,
+                                                    .dtype = m->dtype,
+                                                    .overlap = below(seed, QDR_OVERLAP_NONE + 1),
+                                                    .prefetch = below(seed, 4),
+                                                    .panels = below(seed, 5),
+                                                    .batch_parts = below(seed, 4),
+                                                    .caller_memory = 1});
     DIST_OK(qdr_stack_add_tokens(m->stack, "tokens", &m->tokens_at));
     if (first_keys) DIST_OK(qdr_stack_add_tokens(m->stack, "first keys", &m->first_keys_at));
     if (m->oracle.sinks)

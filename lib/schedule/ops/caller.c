@@ -14,6 +14,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
     if (desc->n_in < 1 || desc->n_in > QDR_MAX_OP_INPUTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %d inputs; an operation reads 1 to %d edges", who, desc->n_in,
                         QDR_MAX_OP_INPUTS);
+    QDR_TRY(qdri_check_switch(who, "may_repeat", desc->may_repeat));
     for (int i = 0; i < desc->n_in; i++) {
         QDR_TRY(qdri_edge_check(net, in[i], who));
         if (!qdri_same_layout(&net->edges[in[0]].matrix, &net->edges[in[i]].matrix))
@@ -28,6 +29,7 @@ static qdr_status add(qdri_net *net, const qdri_node_desc *described, qdr_edge *
     }
     QDR_TRY(qdri_node_add_with_edge(net, who, QDRI_NODE_CALLER, &matrix, net->opts.dtype, out, &node));
     node->needs_all_rows = 1;
+    node->may_repeat = desc->may_repeat;
     node->saved_bytes = desc->saved_bytes;
     node->flops[0] = desc->forward_flops;
     node->flops[1] = desc->backward_flops;
@@ -42,6 +44,7 @@ static void describe(qdri_facts *facts, const char *who, const qdri_net *net, co
 {
     (void)net;
     qdri_facts_add_blocks(facts, who, "out", desc->u.caller.out, QDR_MAX_BLOCKS);
+    qdri_facts_add_int(facts, who, "may_repeat", desc->u.caller.may_repeat);
 }
 
 static qdri_task task_of(const qdri_op_part *p, qdri_task_kind kind, double bytes, double flops)
