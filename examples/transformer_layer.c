@@ -59,6 +59,7 @@ static qdr_status build(block_driver *driver)
         .n_panels = (int)set->how.n_panels,
         .n_batch_parts = (int)set->how.n_batch_parts,
         .codecs = set->how.codecs.size ? &set->how.codecs : NULL,
+        .recompute = (qdr_recompute)set->how.recompute,
         .products = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
     return transformer_create(driver->grid, &desc, &driver->made);
@@ -238,10 +239,12 @@ static void print_json(const block_driver *driver, const block_result *result)
 {
     const settings *set = driver->set;
     json_t *all = json_pack(
-        "{s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "{s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:b, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
+        "s:o}",
         "grid", grid_words(set->how.grid).text, "order", set->how.order, "gradient_parts",
         qdr_grid_parts(driver->grid, QDR_LEVEL_GRADIENTS), "optimizer_parts",
-        qdr_grid_parts(driver->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)set->how.layout), "dtype",
+        qdr_grid_parts(driver->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)set->how.layout),
+        "recompute", recompute_word((qdr_recompute)set->how.recompute), "dtype",
         qdr_dtype_name((qdr_dtype)set->how.dtype), "products", set->products ? "fp8" : "stored", "graph",
         set->how.recorded, "ranks", qdr_context_size(driver->ctx), "threads_per_rank", qdr_context_threads(driver->ctx),
         "hidden", (json_int_t)set->network.hidden, "heads", (json_int_t)set->network.heads, "ctx",
@@ -337,7 +340,7 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 }
 
 /* The defaults, which the command line overwrites. */
-static settings given = {.how = {.layout = -1, .dtype = -1, .serial = -1}, .n_iterations = 20};
+static settings given = {.how = {.layout = -1, .dtype = -1, .serial = -1, .recompute = -1}, .n_iterations = 20};
 
 #define AT(member) .at = offsetof(settings, member)
 

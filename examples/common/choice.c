@@ -50,6 +50,7 @@ static void complete(choice *made, const choice *other)
     if (made->layout < 0) made->layout = other->layout;
     if (made->dtype < 0) made->dtype = other->dtype;
     if (made->serial < 0) made->serial = other->serial;
+    if (made->recompute < 0) made->recompute = other->recompute;
     if (!made->context) made->context = other->context;
     if (!made->batch) made->batch = other->batch;
     if (!made->micro_batch) made->micro_batch = other->micro_batch;
@@ -66,6 +67,7 @@ static void take(choice *made, const qdr_plan *plan)
                             .layout = plan->layout == QDR_SCATTERED,
                             .dtype = (int)plan->dtype,
                             .serial = made->serial,
+                            .recompute = (int)plan->recompute,
                             .context = plan->sequence,
                             .batch = plan->batch,
                             .micro_batch = plan->micro_batch,
@@ -172,6 +174,7 @@ static void tell_choice(const qdr_auto_plan *chosen)
     const qdr_plan *plan = chosen->plan;
     fprintf(stderr, "grid auto: %s, order %s, %s, micro-batch %lld", grid_of(plan).text,
             plan->order[0] ? plan->order : "xyzd", layout_word(plan->layout), (long long)plan->micro_batch);
+    if (plan->recompute) fprintf(stderr, ", recompute %s", recompute_word(plan->recompute));
     if (plan_has_levels(plan)) fprintf(stderr, ", levels %s", levels_in_words(plan).text);
     fprintf(stderr, ": %.4g s per step predicted on %s", chosen->result->secs, chosen->machine);
     tell_why(chosen);
@@ -192,6 +195,7 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
     qdr_search_opts opts = {QDR_INIT(qdr_search_opts),
                             .order = made->order,
                             .layouts = made->layout < 0 ? 0 : 1 << made->layout,
+                            .recomputes = made->recompute < 0 ? 0 : 1 << made->recompute,
                             .micro_batch = made->micro_batch ? made->micro_batch : usual->micro_batch,
                             .batch = made->batch,
                             .sequence = made->context,
@@ -217,8 +221,12 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
         return REFUSE(sentence, "--codec %.100s: %s", given->codec, qdr_last_error());
     if (given->plan) TRY(take_plan(ctx, network, made, sentence));
     if (given->grid.x < 0) {
-        const choice sizes = {
-            .layout = -1, .serial = -1, .dtype = usual->dtype, .context = usual->context, .batch = usual->batch};
+        const choice sizes = {.layout = -1,
+                              .serial = -1,
+                              .recompute = -1,
+                              .dtype = usual->dtype,
+                              .context = usual->context,
+                              .batch = usual->batch};
         complete(made, &sizes); /* the sizes that the model needs */
         TRY(take_best(ctx, usual, network, made, sentence));
     }

@@ -15,7 +15,7 @@ typedef struct choice {
     grid_size grid; /* x = 0: not given; -1: auto */
     const char *order, *levels, *codec; /* NULL: not given */
     qdr_codecs codecs; /* made: those of `codec`, or of a plan; size 0: none are given */
-    int layout, dtype, serial; /* qdr_layout, qdr_dtype, 0 or 1; -1: not given */
+    int layout, dtype, serial, recompute; /* qdr_layout, qdr_dtype, 0 or 1, qdr_recompute; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */
     char order_text[8]; /* made: `order` may point here */
@@ -62,6 +62,14 @@ typedef struct choice {
          CHOICE_AT(OPTION_TEXT, codec)},                                                                               \
         {"overlap", 0, "on|off", "overlap communication with products; results stay bitwise the same (default on)",    \
          CHOICE_AT(OPTION_CHOICE, serial)},                                                                            \
+        {"recompute",                                                                                                  \
+         0,                                                                                                            \
+         "WHAT",                                                                                                       \
+         "what the backward pass makes again instead of keeping it: none (default); operations: norms and activation " \
+         "functions; full: what each layer needs, from its input; results stay bitwise the same",                      \
+         CHOICE_AT(OPTION_OTHER, recompute),                                                                           \
+         .take = take_recompute,                                                                                       \
+         .words = RECOMPUTE_WORDS},                                                                                    \
         {"panels", 0, "N",                                                                                             \
          "row panels of a product; one is communicated while the next is computed (default: by estimated cost)",       \
          CHOICE_COUNT(n_panels, 1024)},                                                                                \

@@ -22,11 +22,17 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
 {
     *model = (gpt){.config = *config, .grid = grid};
     const qdr_stack_opts opts = {
-        QDR_INIT(qdr_stack_opts),           .n_rows = config->n_sequences * config->context,
-        .row_unit = config->context,        .dtype = config->dtype,
-        .overlap = config->overlap,         .panels = config->panels,
-        .batch_parts = config->batch_parts, .product_type = config->products,
-        .codecs = config->codecs,           .recompute = config->recompute,
+        QDR_INIT(qdr_stack_opts),
+        .n_rows = config->n_sequences * config->context,
+        .row_unit = config->context,
+        .dtype = config->dtype,
+        .overlap = config->overlap,
+        .panels = config->panels,
+        .batch_parts = config->batch_parts,
+        .product_type = config->products,
+        .codecs = config->codecs,
+        .recompute = config->recompute,
+        .recompute_every = config->recompute_every,
     };
     TRY(qdr_stack_create(grid, &opts, &model->stack));
     TRY(qdr_agree(qdr_grid_context(grid), describe(model))); /* adding is local */

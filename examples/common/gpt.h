@@ -18,6 +18,7 @@ typedef struct gpt_config {
     int batch_parts; /* parts of the sequences, one after the other; 0: chosen by cost */
     const qdr_codecs *codecs; /* of messages between nodes; NULL: QDR_CODEC */
     qdr_recompute recompute;
+    int recompute_every;
 } gpt_config;
 
 typedef struct gpt {

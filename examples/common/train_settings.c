@@ -10,7 +10,7 @@
 enum { NOT_GIVEN = -1 };
 
 const settings settings_begin = {
-    .how = {.layout = -1, .dtype = -1, .serial = -1},
+    .how = {.layout = -1, .dtype = -1, .serial = -1, .recompute = -1},
     .n_layers = NOT_GIVEN,
     .hidden = NOT_GIVEN,
     .ffn = NOT_GIVEN,
@@ -55,10 +55,8 @@ const option_spec settings_specs[] = {
      1 << 24},
     {"micro-batch", 0, "N", "sequences per forward pass in each (z,d) cell (default: all)", OPTION_COUNT,
      AT(how.micro_batch), 1, 1 << 24},
-    {"recompute", 0, "none|operations",
-     "what the backward pass computes again instead of keeping it; operations: norms and activation functions; results "
-     "stay bitwise the same (default none)",
-     OPTION_CHOICE, AT(repeats)},
+    {"recompute-every", 0, "K", "with --recompute full: keep only what enters K layers (default 1)", OPTION_COUNT,
+     AT(recompute_every), 1, 1024},
     {"lr", 0, "RATE", "peak learning rate (default 0.003)", OPTION_REAL, AT(lr), 0, 10},
     {"warmup", 0, "N", "warm-up steps to the peak rate, at most a quarter of all steps (default 100)", OPTION_COUNT,
      AT(warmup), 0, 100000000},

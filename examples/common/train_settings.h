@@ -11,7 +11,8 @@ typedef struct settings {
     const char *file, *log, *plot, *prompt, *late;
     const char *save, *resume, *load, *eval;
     const char *model; /* a name or a file; NULL: not given */
-    int tied, in_foreground, repeats;
+    int tied, in_foreground;
+    int64_t recompute_every;
     /* -1: not given; sizes are of a GPT-2, or those of another network */
     int64_t n_layers, hidden, ffn, n_heads;
     double epsilon;

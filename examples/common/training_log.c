@@ -82,17 +82,19 @@ static json_t *describe(const training *run, const char *older)
     if (qdr_stack_get_codecs(run->model.stack, &used) == QDR_OK) (void)qdr_codecs_text(&used, codecs, sizeof codecs);
     json_t *all = training_note(run, run->first_step);
     json_t *more = json_pack(
-        "{s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, "
+        "{s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, "
+        "s:I, "
         "s:s}",
         "version", qdr_get_versions()->quadrille, "started", started, "ranks", qdr_context_size(run->ctx), "threads",
         qdr_context_threads(run->ctx), "grid", grid_words(how->grid).text, "order", how->order, "gradient_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS), "optimizer_parts",
-        qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)how->layout), "codec", codecs,
-        "overlap", how->serial ? "off" : "on", "model", network->name, "layers", (json_int_t)network->layers, "hidden",
-        (json_int_t)network->hidden, "heads", (json_int_t)network->heads, "kv_heads", (json_int_t)network->kv_heads,
-        "ffn", (json_int_t)network->ffn, "vocab", (json_int_t)network->vocab, "tied", network->tied,
-        "sequences_per_forward", (json_int_t)run->model.config.n_sequences, "parameters",
-        (json_int_t)gpt_n_parameters(&run->model), "text", run->text.name);
+        qdr_grid_parts(run->grid, QDR_LEVEL_OPTIMIZER), "layout", layout_word((qdr_layout)how->layout), "recompute",
+        recompute_word((qdr_recompute)how->recompute), "codec", codecs, "overlap", how->serial ? "off" : "on", "model",
+        network->name, "layers", (json_int_t)network->layers, "hidden", (json_int_t)network->hidden, "heads",
+        (json_int_t)network->heads, "kv_heads", (json_int_t)network->kv_heads, "ffn", (json_int_t)network->ffn, "vocab",
+        (json_int_t)network->vocab, "tied", network->tied, "sequences_per_forward",
+        (json_int_t)run->model.config.n_sequences, "parameters", (json_int_t)gpt_n_parameters(&run->model), "text",
+        run->text.name);
     int bad = json_object_del(all, "step") | json_object_del(all, NOTE_CONFIG) |
               json_object_set_new(all, "continues_after", json_integer(run->first_step));
     if (run->again_to > run->first_step) bad |= json_object_set_new(all, "again_to", json_integer(run->again_to));

@@ -98,7 +98,8 @@ static qdr_status make_model(training *run)
         .panels = (int)set->how.n_panels,
         .batch_parts = (int)set->how.n_batch_parts,
         .codecs = set->how.codecs.size ? &set->how.codecs : NULL,
-        .recompute = set->repeats ? QDR_RECOMPUTE_OPERATIONS : QDR_RECOMPUTE_NONE,
+        .recompute = (qdr_recompute)set->how.recompute,
+        .recompute_every = (int)set->recompute_every,
     };
     TRY(gpt_create(run->grid, &config, &run->model));
     if (!set->resume && !set->load) TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));

@@ -105,11 +105,13 @@ void training_announce(const training *run)
     const int p = qdr_context_size(run->ctx);
     const qdr_network *network = &set->network;
     const int64_t n_tokens = set->how.batch * set->how.context;
-    char count[24];
-    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s); text: %s, %.2f MB\n", p, PLURAL(p),
+    char count[24], repeats[32] = "";
+    if (set->how.recompute)
+        snprintf(repeats, sizeof repeats, ", recompute %s", recompute_word((qdr_recompute)set->how.recompute));
+    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s%s); text: %s, %.2f MB\n", p, PLURAL(p),
             qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_words(set->how.grid).text,
             layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
-            set->how.serial ? "off" : "on", set->how.recorded ? ", as graphs" : "", run->text.name,
+            set->how.serial ? "off" : "on", repeats, set->how.recorded ? ", as graphs" : "", run->text.name,
             1e-6 * (double)run->text.n_bytes);
     fprintf(stderr,
             "%s: %lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of %lld token%s\n",

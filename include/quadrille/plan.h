@@ -46,7 +46,7 @@ typedef enum qdr_time_term {
     QDR_TIME_PRODUCTS = 0, /**< of layers, forward and backward */
     QDR_TIME_ATTENTION, /**< scores, softmax, values */
     QDR_TIME_KERNELS, /**< norms, activations, residuals, biases, additions; launches */
-    QDR_TIME_RECOMPUTE, /**< of the layers' forward */
+    QDR_TIME_RECOMPUTE, /**< what the backward repeats of the layers' forward */
     QDR_TIME_ENDS, /**< embedding, last norm, head, loss */
     QDR_TIME_OPTIMIZER,
     QDR_TIME_X, /**< waiting for collectives over x, … */
@@ -146,7 +146,7 @@ typedef struct qdr_search_opts {
     int ranks[QDR_N_AXES]; /**< of an axis; 0: any */
     const char *order; /**< NULL: all */
     int layouts; /**< sum of 1 << QDR_REPLICATED, 1 << QDR_SCATTERED; 0: both */
-    int recomputes; /**< sum of 1 << QDR_RECOMPUTE_…; 0: all */
+    int recomputes; /**< sum of 1 << QDR_RECOMPUTE_NONE, _OPERATIONS, _FULL; 0: all three */
     int64_t micro_batch; /**< 0: powers of two up to a cell's sequences, and all of them */
     int64_t batch, sequence; /**< as in qdr_plan; batch 0: one sequence a rank */
     qdr_dtype dtype;
@@ -267,7 +267,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_p
 /** No passes will be added. */
 typedef enum qdr_timeline_pass {
     QDR_PASS_FORWARD = 0, /**< with levels: of the first micro-batch, which returns updated parameters */
-    QDR_PASS_RECOMPUTE, /**< where the plan recomputes */
+    QDR_PASS_RECOMPUTE, /**< where other software would; what this library repeats is part of the backward */
     QDR_PASS_BACKWARD, /**< of the last micro-batch, which sums gradients over d */
     QDR_N_PASSES
 } qdr_timeline_pass;
@@ -283,7 +283,7 @@ typedef struct qdr_timeline_span {
 } qdr_timeline_span;
 typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
 /** Passes all simulated tasks to `each`, of the layer itself and of other layers meanwhile (gathering ahead, pending
- * sums). Recomputation is shown as the model prices it, as an additional pass.
+ * sums). QDR_RECOMPUTE_ATTENTION and _LAYERS are shown as the model prices them, as an additional pass.
  *  @param[out] secs  the time of each pass for the layer; all 0 after an error
  *  @retval QDR_ERR_ARGUMENT  NULL
  *  @retval others            as qdr_model_predict() */
@@ -311,7 +311,7 @@ typedef struct qdr_stored_plan {
  *    grid                    [x, y, z, d]
  *    order                   "xyzd"
  *    layout                  "replicated" or "scattered"
- *    recompute               "none", "attention" or "full"
+ *    recompute               "none", "operations" or "full"; of other software "attention" or "layers"
  *    dtype                   "f32", "f64", "bf16" or "f16"
  *    batch, micro_batch, sequence, gradient_parts, optimizer_parts, panels, batch_parts   as in qdr_plan
  *    overlap, pipeline, interleave                                                        where they are not 0

@@ -57,11 +57,12 @@ typedef enum qdr_product_type {
  * fuses GELU with the product before it: there what is computed again is rounded otherwise. */
 typedef enum qdr_recompute {
     QDR_RECOMPUTE_NONE = 0,
-    QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective"); of a stack: nothing, as its attention
-                                    computes them again anyway */
+    QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective"), for predictions of other software; of a
+                                    stack: nothing, as its attention computes them again anyway */
     QDR_RECOMPUTE_FULL = 2, /**< all of a segment (qdr_stack_begin_segment(), or layers of qdr_stack_add_network()) that
                                its backward needs, from what enters it */
-    QDR_RECOMPUTE_OPERATIONS = 3 /**< norms, from statistics that are kept, and activation functions */
+    QDR_RECOMPUTE_OPERATIONS = 3, /**< norms, from statistics that are kept, and activation functions */
+    QDR_RECOMPUTE_LAYERS = 4 /**< all of each layer, as other software does it, for predictions; of a stack: as FULL */
 } qdr_recompute;
 
 typedef struct qdr_stack_opts {

@@ -108,10 +108,7 @@ static qdr_status search(const qdr_context *ctx, const qdr_network *network, con
     if (opts.n_ranks && opts.n_ranks != n_ranks)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: a search for %d ranks, but the context has %d; leave n_ranks 0",
                         opts.n_ranks, n_ranks);
-    if (opts.recomputes && !(opts.recomputes >> QDR_RECOMPUTE_NONE & 1))
-        return QDR_FAIL(QDR_ERR_UNSUPPORTED, "plan: this runtime keeps all activations; allow QDR_RECOMPUTE_NONE");
     opts.n_ranks = n_ranks;
-    opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
     opts.n_best = 2;
     QDR_TRY(machine ? QDRI_TAKE(qdr_machine, machine, &here) : qdri_context_machine(ctx, &here));
     QDR_TRY_OUT(status, qdr_model_create(&here, &its_network, &model));

@@ -8,8 +8,8 @@
 static int reads_again(const qdri_node *node, int i)
 {
     if (!qdri_node_is_layer(node)) return qdri_op_backward_needs(node->kind) >> i & 1;
-    const int is_there = node->layer.gathers_again && node->again_at >= 0;
-    return !node->layer.shape.in_scattered || (node->layer.shape.drop_gathered && !is_there);
+    if (!node->layer.shape.in_scattered || node->layer.shape.drop_gathered) return 1;
+    return node->layer.gathered_passes && node->again_at < 0;
 }
 
 static int reads_output(const qdri_node *node)
@@ -28,7 +28,7 @@ static void begin_lives(qdri_net *net)
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
         node->again_at = -1;
-        node->saved_passes = 0;
+        node->saved_passes = node->layer.gathered_passes = 0;
         for (int j = 0; j < node->n_in; j++) net->edges[node->in[j]].last_use = i;
         if (node->out < 0) continue;
         qdri_edge *out = &net->edges[node->out];
@@ -129,9 +129,9 @@ static void choose_gathered(qdri_net *net)
 {
     for (int i = 0; i < net->n_nodes; i++) {
         qdri_node *node = &net->nodes[i];
-        if (!qdri_node_is_layer(node) || !node->segment || !node->layer.shape.in_scattered) continue;
-        node->layer.gathers_again = !node->layer.shape.drop_gathered;
-        node->layer.shape.drop_gathered = 1;
+        const qdri_layer_shape *shape = &node->layer.shape;
+        if (!qdri_node_is_layer(node) || !node->segment) continue;
+        node->layer.gathered_passes = shape->in_scattered && !shape->drop_gathered;
     }
 }
 
@@ -142,10 +142,7 @@ static qdr_status choose_segments(qdri_net *net)
         for (first = last; first > 0 && net->nodes[first - 1].segment == net->nodes[last].segment;) first--;
         choose_segment(net, first, last);
     }
-    for (int i = 0; i < net->n_nodes; i++) {
-        n_again += net->nodes[i].again_at >= 0;
-        net->nodes[i].layer.gathers_again &= net->nodes[i].again_at >= 0;
-    }
+    for (int i = 0; i < net->n_nodes; i++) n_again += net->nodes[i].again_at >= 0;
     note_readings(net);
     if (n_again > 0 || net->n_nodes == 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -161,12 +158,18 @@ static void keep_logits(qdri_net *net)
         if (net->nodes[i].kind == QDRI_NODE_CROSS_ENTROPY) net->edges[net->nodes[i].in[0]].passes = 0;
 }
 
+static int repeats_segments(const qdri_net *net)
+{
+    const qdr_recompute recompute = net->opts.recompute;
+    return (recompute == QDR_RECOMPUTE_FULL || recompute == QDR_RECOMPUTE_LAYERS) && qdri_net_runs_whole(net);
+}
+
 qdr_status qdri_net_choose_lives(qdri_net *net)
 {
     begin_lives(net);
     if (net->shares_parameters)
         keep_logits(net);
-    else if (net->opts.recompute == QDR_RECOMPUTE_FULL && qdri_net_runs_whole(net)) {
+    else if (repeats_segments(net)) {
         choose_gathered(net);
         return choose_segments(net);
     } else

@@ -36,7 +36,7 @@ static qdr_status check_opts(const qdr_stack_opts *opts)
     if (opts->batch_parts < 0 || opts->batch_parts > QDRI_MAX_BATCH_PARTS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: batch_parts %d; use 1 to %d, or 0 to have them chosen",
                         opts->batch_parts, QDRI_MAX_BATCH_PARTS);
-    if ((int)opts->recompute < QDR_RECOMPUTE_NONE || opts->recompute > QDR_RECOMPUTE_OPERATIONS)
+    if ((int)opts->recompute < QDR_RECOMPUTE_NONE || opts->recompute > QDR_RECOMPUTE_LAYERS)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: recompute %d is none of the constants QDR_RECOMPUTE_…",
                         (int)opts->recompute);
     if (opts->recompute_every < 0)

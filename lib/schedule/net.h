@@ -107,7 +107,7 @@ typedef struct qdri_layer {
     int shares_first, shares_last; /* tied W: this use's gradient is computed first, or last */
     qdri_layer_shape shape;
     qdri_ref gathered;
-    int gathers_again; /* of what is made again: its gathered rows serve the backward, too */
+    int gathered_passes; /* gathered rows do not last: a product that is repeated gathers them for the backward, too */
     int panels; /* as requested for this layer; 0: the net's */
 } qdri_layer;
 
@@ -297,6 +297,10 @@ void qdri_net_lists_free(qdri_net_lists *lists);
 /* Ends the description, without building lists: they can then be built one by one, for their tasks alone. A second call
  * does nothing. */
 QDR_NODISCARD qdr_status qdri_net_place(qdri_net *net);
+/* Sets how long values last, in edges and nodes, by the options: qdri_net_place() does so, and models, after it, to see
+ * what other options would repeat.
+ * @retval QDR_ERR_ARGUMENT  segments are to be repeated, and there is nothing that can be */
+QDR_NODISCARD qdr_status qdri_net_choose_lives(qdri_net *net);
 /* Ends the description: assigns everything a place in a region, builds all lists, and thereby determines the sizes of
  * all regions. */
 QDR_NODISCARD qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists);

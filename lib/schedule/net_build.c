@@ -46,7 +46,7 @@ static void place_nodes(qdri_net *net)
         qdri_node *node = &net->nodes[i];
         if (!qdri_node_is_layer(node)) continue;
         node->layer.shape.drop_gathered |= net->shares_parameters;
-        if (node->layer.shape.in_scattered && !node->layer.shape.drop_gathered) {
+        if (node->layer.shape.in_scattered && !node->layer.shape.drop_gathered && !node->layer.gathered_passes) {
             const size_t bytes = (size_t)net->cell_rows * (size_t)node->layer.shape.k *
                                  qdr_dtype_bytes(net->opts.dtype);
             node->layer.gathered = qdri_buffers_add(&net->buffers, QDRI_ACTIVATIONS, bytes);
@@ -171,7 +171,8 @@ static int is_measured(const qdri_net *net, int node)
     for (int i = node - 1; i >= 0; i--) {
         const qdri_layer *a = &net->nodes[i].layer;
         if (net->nodes[i].kind == QDRI_NODE_LINEAR && have_same_shape(&a->shape, &b->shape) &&
-            (a->bias < 0) == (b->bias < 0) && a->shares_first == b->shares_first && a->shares_last == b->shares_last)
+            (a->bias < 0) == (b->bias < 0) && a->gathered_passes == b->gathered_passes &&
+            a->shares_first == b->shares_first && a->shares_last == b->shares_last)
             return 1;
     }
     return 0;

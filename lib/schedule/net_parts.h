@@ -40,10 +40,6 @@ void qdri_parameters_place(qdri_net *net);
 /* Whether they have the feedback that these codecs need, see qdri_net_change_coding(). */
 QDR_NODISCARD qdr_status qdri_parameters_check_feedback(const qdri_net *net, const qdri_coding *coding);
 
-/* lives.c */
-/* Sets how long values last, in edges and nodes; to be called once. */
-QDR_NODISCARD qdr_status qdri_net_choose_lives(qdri_net *net);
-
 /* rotations.c */
 /* The rotation of these numbers, which are copied, is a new one or an older one. *number: 1 + its index */
 QDR_NODISCARD qdr_status qdri_rotation_add(qdri_net *net, const qdr_attention_desc *desc, int *number);

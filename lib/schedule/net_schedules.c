@@ -58,7 +58,7 @@ static qdri_layer_refs layer_refs(const qdri_net *net, const qdri_node *node)
 static qdri_layer_shape shape_of(const qdri_node *node)
 {
     qdri_layer_shape shape = node->layer.shape;
-    if (node->layer.gathers_again && node->layer.gathered.buffer >= 0) shape.drop_gathered = 0;
+    if (node->layer.gathered_passes) shape.drop_gathered = node->layer.gathered.buffer < 0;
     return shape;
 }
 
@@ -172,7 +172,7 @@ static void begin_values(qdri_builder *builder, qdri_net *net, int number, int a
     if (node->out >= 0 && net->edges[node->out].passes)
         net->edges[node->out].value = take_edge(builder, &net->edges[node->out]);
     if (node->saved_passes) node->saved = qdri_builder_take(builder, node->saved_bytes);
-    if (again && layer->gathers_again)
+    if (again && layer->gathered_passes)
         layer->gathered = qdri_take_rows(builder, 1, layer->shape.m, layer->shape.k, layer->shape.dtype);
 }
 
@@ -432,7 +432,7 @@ static void end_again(qdri_builder *builder, qdri_net *net, int number)
             end_value(builder, &net->edges[edge].value);
     }
     if (node->saved_passes) end_value(builder, &node->saved);
-    if (node->layer.gathers_again) end_value(builder, &node->layer.gathered);
+    if (node->layer.gathered_passes) end_value(builder, &node->layer.gathered);
 }
 
 qdr_status qdri_net_backward_tasks(qdri_net *net, qdri_gradient_mode mode, int deferred, qdri_schedule *schedule)
@@ -506,8 +506,9 @@ qdr_status qdri_net_layer_forward(qdri_net *net, int node, int accumulate_y, qdr
     refs.y = net->caller[QDRI_CALLER_Y];
     qdri_net_begin_list(&builder, net, schedule);
     plan_weight(&builder, net, layer);
-    qdri_linear_forward_product(&builder, &layer->shape, &refs, 0, qdri_next_weight(&builder), accumulate_y);
-    qdri_linear_forward_bias(&builder, &layer->shape, &refs, 0, accumulate_y);
+    const qdri_layer_shape shape = shape_of(&net->nodes[node]);
+    qdri_linear_forward_product(&builder, &shape, &refs, 0, qdri_next_weight(&builder), accumulate_y);
+    qdri_linear_forward_bias(&builder, &shape, &refs, 0, accumulate_y);
     QDR_TRY(qdri_builder_end(&builder));
     return qdri_net_finish(net, schedule);
 }
@@ -524,8 +525,9 @@ qdr_status qdri_net_layer_backward(qdri_net *net, int node, int flags, qdri_grad
     if (!(flags & QDR_NO_DX)) refs.dx = net->caller[QDRI_CALLER_DX];
     qdri_net_begin_list(&builder, net, schedule);
     if (!(flags & QDR_NO_DX)) plan_weight(&builder, net, layer);
-    qdri_linear_backward_tasks(&builder, &layer->shape, &refs, &how);
-    const qdri_parameter *bias = layer->shape.bias && !how.keep_for_later ? &net->parameters[layer->bias] : NULL;
+    const qdri_layer_shape shape = shape_of(&net->nodes[node]);
+    qdri_linear_backward_tasks(&builder, &shape, &refs, &how);
+    const qdri_parameter *bias = shape.bias && !how.keep_for_later ? &net->parameters[layer->bias] : NULL;
     if (bias) sum_copies(&builder, net, bias->gradient, bias->n_elems);
     QDR_TRY(qdri_builder_end(&builder));
     return qdri_net_finish(net, schedule);

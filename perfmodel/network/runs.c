@@ -30,15 +30,11 @@ static int network_runs(const qdr_network *network, qdr_obstacle *obstacle)
 
 static int plan_runs(const qdr_plan *plan, qdr_obstacle *obstacle)
 {
-    static const char *const words[] = {"none", "attention", "full"};
     if (plan->pipeline > 1)
         return refuse(obstacle, "pipeline",
                       "a pipeline of %d stages, but this runtime has no pipelines; plan again without one",
                       plan->pipeline);
-    if (plan->recompute == QDR_RECOMPUTE_NONE) return 1;
-    return refuse(obstacle, "recompute",
-                  "recompute is %s, but this runtime keeps all activations; plan again with --recompute none",
-                  (unsigned)plan->recompute < 3 ? words[plan->recompute] : "unknown");
+    return 1;
 }
 
 int qdr_plan_runs(const qdr_network *network, const qdr_plan *plan, qdr_obstacle *obstacle)

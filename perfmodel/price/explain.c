@@ -272,6 +272,15 @@ static void explain_work(const explained *all, qdr_time_term term)
             secs_in_words(forward).text, secs_in_words(backward).text);
 }
 
+/* What is repeated, and what activations are kept. */
+static const char *const recompute_words[][2] = {
+    [QDR_RECOMPUTE_NONE] = {"nothing", "all that backward needs"},
+    [QDR_RECOMPUTE_ATTENTION] = {"attention's forward again", "all but scores"},
+    [QDR_RECOMPUTE_FULL] = {"what each layer's backward reads, made from its input again", "their inputs"},
+    [QDR_RECOMPUTE_OPERATIONS] = {"norms and activation functions again", "all that backward needs but their results"},
+    [QDR_RECOMPUTE_LAYERS] = {"each layer's forward again, with what it waits for",
+                              "their inputs, and one layer whole"}};
+
 static void explain_term(const explained *all, qdr_time_term term)
 {
     const int axis = (int)term - (int)QDR_TIME_X; /* if it is one */
@@ -288,11 +297,7 @@ static void explain_term(const explained *all, qdr_time_term term)
                 QDRI_USUAL_ORDER[axis], secs_in_words(all->result.busy[axis]).text,
                 secs_in_words(fmax(0, all->result.busy[axis] - all->result.time[term])).text);
         break;
-    case QDR_TIME_RECOMPUTE:
-        fputs(all->plan->recompute == QDR_RECOMPUTE_FULL ? "each layer's forward again, with what it waits for"
-                                                         : "attention's forward again",
-              all->file);
-        break;
+    case QDR_TIME_RECOMPUTE: fputs(recompute_words[all->plan->recompute][0], all->file); break;
     case QDR_TIME_OPTIMIZER: fputs("the shards' state read and written once", all->file); break;
     case QDR_TIME_BUBBLE: fputs("stages waiting for one another", all->file); break;
     case QDR_TIME_HOST: fputs("the host enqueuing kernels", all->file); break;
@@ -346,10 +351,7 @@ static void explain_memory_term(const explained *all, qdr_memory_term term)
         explain_state(all, "", gradients * grid.far, qdri_state_bytes(plan->dtype), bytes);
         break;
     case QDR_MEMORY_ACTIVATIONS:
-        fprintf(all->file, "of one micro-batch, %.0f layers: %s", all->n_layers,
-                plan->recompute == QDR_RECOMPUTE_FULL        ? "their inputs, and one layer whole"
-                : plan->recompute == QDR_RECOMPUTE_ATTENTION ? "all but scores"
-                                                             : "all that backward needs");
+        fprintf(all->file, "of one micro-batch, %.0f layers: %s", all->n_layers, recompute_words[plan->recompute][1]);
         break;
     case QDR_MEMORY_GATHERED: fputs("two whole weights, and their gradients", all->file); break;
     case QDR_MEMORY_WORKSPACE: fputs("gradients of activations that live at once; logits and theirs", all->file); break;

@@ -55,6 +55,12 @@ static qdr_network few_layers(const qdr_network *network, int64_t context, qdri_
     return few;
 }
 
+qdr_recompute qdri_listed_recompute(const qdr_plan *plan)
+{
+    const int is_listed = plan->recompute == QDR_RECOMPUTE_FULL || plan->recompute == QDR_RECOMPUTE_OPERATIONS;
+    return is_listed ? plan->recompute : QDR_RECOMPUTE_NONE;
+}
+
 static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int ranks_per_node, qdri_lists *lists)
 {
     qdri_sizes sizes;
@@ -71,8 +77,7 @@ static qdr_status describe(const qdr_network *network, const qdr_plan *plan, int
                                  .overlap = plan->overlap,
                                  .panels = plan->panels ? plan->panels : 1,
                                  .batch_parts = plan->batch_parts,
-                                 .recompute = plan->recompute == QDR_RECOMPUTE_FULL ? QDR_RECOMPUTE_NONE
-                                                                                    : plan->recompute};
+                                 .recompute = qdri_listed_recompute(plan)};
     QDR_TRY(
         qdri_describe(&lists->net, &few, &position, &opts, context, plan->layout, (int)few.layers, lists->layer_of));
     const qdri_coding coding = qdri_plan_coding(plan, ranks_per_node);

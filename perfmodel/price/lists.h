@@ -68,6 +68,8 @@ static inline int qdri_has_returns(const qdri_lists *lists)
 {
     return lists->of[QDRI_LIST_FORWARD_FIRST].schedule.n_tasks > 0;
 }
+/* What the lists repeat: what other software does again is added to their times instead. */
+qdr_recompute qdri_listed_recompute(const qdr_plan *plan);
 /* Number of forward passes of a step in each cell. */
 double qdri_micro_batches(const qdr_plan *plan, const qdri_sizes *sizes);
 /* Sets the prices of a list. */

@@ -17,6 +17,12 @@ static double stored(double n_elems, double elem_bytes)
     return ceil(n_elems * elem_bytes / QDRI_BUFFER_ALIGN) * QDRI_BUFFER_ALIGN;
 }
 
+/* This library repeats whole layers, of which only the inputs last. */
+static int keeps_inputs(const qdri_pricing *p)
+{
+    return p->plan->recompute == QDR_RECOMPUTE_FULL && qdri_lists_have_workspace(p);
+}
+
 /* Norms and activations are made again. */
 static int repeats(const qdri_pricing *p) { return p->plan->recompute == QDR_RECOMPUTE_OPERATIONS; }
 
@@ -67,7 +73,7 @@ static double layer_saved(const qdri_pricing *p, const qdr_network *network, int
     const double scores = unfused && with_scores ? heads * p->sizes.context * (2 * p->sizes.elem_bytes + 1) : 0;
     const double of_heads = network->head_norm == QDR_HEAD_NORM_ALL ? 2 * of[QDRI_SIZE_SEQUENCES_X] : 0;
     return qdri_network_norms(network) * stored((network->norm == QDR_NORM_RMS ? 1 : 2) * stream, number) +
-           stored(of_heads, number) + stored(p->sizes.attention_saved, 1) + scores;
+           stored(of_heads, number) + (keeps_inputs(p) ? 0 : stored(p->sizes.attention_saved, 1)) + scores;
 }
 
 /* Bytes of the edges of embedding and head. */
@@ -106,10 +112,14 @@ static double other_bytes(const qdri_pricing *p, const qdr_network *network, int
 static double activation_bytes(const qdri_pricing *p, const qdr_network *network, double n_layers, double n_in_flight)
 {
     const double edges = layer_edges(p, network), stream = p->sizes.of[QDRI_SIZE_ROWS_Y];
+    const double input = stored(stream * p->sizes.of[QDRI_SIZE_HIDDEN], p->sizes.elem_bytes);
     switch (p->plan->recompute) {
     case QDR_RECOMPUTE_FULL:
-        return n_in_flight * n_layers * stored(stream * p->sizes.of[QDRI_SIZE_HIDDEN], p->sizes.elem_bytes) + edges +
-               layer_saved(p, network, 1);
+    case QDR_RECOMPUTE_LAYERS:
+        if (keeps_inputs(p))
+            return n_layers * (input + layer_saved(p, network, 0)) + layer_saved(p, network, 1) -
+                   layer_saved(p, network, 0);
+        return n_in_flight * n_layers * input + edges + layer_saved(p, network, 1);
     case QDR_RECOMPUTE_ATTENTION:
         return n_in_flight * n_layers * (edges + layer_saved(p, network, 0)) +
                (layer_saved(p, network, 1) - layer_saved(p, network, 0));
@@ -193,7 +203,10 @@ static void bound_workspace(const qdri_pricing *p, const qdr_network *network, d
     const double weights = z > 1 ? z * (odd + even) * each : 0;
     const double at_head = weights + of_gradients * odd;
     *gathered = at_head + of_gradients * fmax(vocab, even) + (z > 1 ? largest_shard(p) * p->sizes.gradient_bytes : 0);
+    const double stream = of[QDRI_SIZE_ROWS_Y] * of[QDRI_SIZE_HIDDEN] * each;
     *rest = fmax(layer_elems(p, network) * each, head_elems(p) * each + at_head - *gathered);
+    /* When the backward of a layer begins, all of it is there that lasts otherwise, but what the next one reads. */
+    if (keeps_inputs(p)) *rest = fmax(*rest, layer_edges(p, network) + stored(p->sizes.attention_saved, 1) - stream);
 }
 
 double qdri_state_bytes(qdr_dtype dtype) { return dtype == QDR_F64 ? 16 : qdri_is_narrow(dtype) ? 12 : 8; }

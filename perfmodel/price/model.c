@@ -75,7 +75,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64
                         "; the batch must be ≥ 1, the others ≥ 0",
                         plan->batch, plan->micro_batch, plan->sequence);
-    if ((int)plan->recompute < 0 || plan->recompute > QDR_RECOMPUTE_OPERATIONS ||
+    if ((int)plan->recompute < 0 || plan->recompute > QDR_RECOMPUTE_LAYERS ||
         (plan->layout != QDR_REPLICATED && plan->layout != QDR_SCATTERED))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: recompute %d, layout %d; use QDR_RECOMPUTE_… and QDR_REPLICATED or QDR_SCATTERED",
@@ -89,7 +89,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 
 /* ---- prediction ---- */
 
-/* Neither the order, without codecs, nor what is done again changes the tasks. */
+/* The order, without codecs, does not change the tasks. */
 static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
 {
     if (!qdri_codecs_are_same(&a->codecs, &b->codecs)) return 0;
@@ -97,7 +97,8 @@ static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
     const qdri_position p = qdri_plan_position(a), q = qdri_plan_position(b);
     return p.near == q.near && p.far == q.far && a->x == b->x && a->y == b->y && a->z == b->z && a->d == b->d &&
            a->layout == b->layout && a->dtype == b->dtype && a->batch == b->batch && a->micro_batch == b->micro_batch &&
-           a->sequence == b->sequence && a->overlap == b->overlap && a->panels == b->panels &&
+           a->sequence == b->sequence && a->overlap == b->overlap &&
+           qdri_listed_recompute(a) == qdri_listed_recompute(b) && a->panels == b->panels &&
            a->batch_parts == b->batch_parts && a->pipeline == b->pipeline;
 }
 

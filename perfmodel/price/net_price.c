@@ -133,6 +133,9 @@ qdr_status qdri_net_choose_panels(qdri_net *net, const char *order, const qdr_ma
     QDR_TRY(check(net, machine));
     pricing_of_net(net, order, machine, &plan, &pricing);
     if (n_nodes > 2 * MOST_PRICED_NODES) net->n_nodes = MOST_PRICED_NODES;
+    while (net->n_nodes < n_nodes && net->nodes[net->n_nodes].segment &&
+           net->nodes[net->n_nodes].segment == net->nodes[net->n_nodes - 1].segment)
+        net->n_nodes++; /* whole segments */
     const qdr_status status = choose(net, &pricing, &schedule);
     net->n_nodes = n_nodes;
     qdri_net_set_panels(net, net->opts.panels, net->opts.batch_parts); /* of all nodes */

@@ -104,6 +104,7 @@ qdr_time_term qdri_task_term(const qdri_lists *lists, const qdri_task *task)
     if (task->kind == QDRI_TASK_COLLECTIVE)
         return (qdr_time_term)((int)QDR_TIME_X + (int)qdr_channel_axis(task->channel));
     if (qdri_lists_layer(lists, task) < 0) return QDR_TIME_ENDS;
+    if (task->again) return QDR_TIME_RECOMPUTE;
     if (task->kind == QDRI_TASK_PRODUCT) return QDR_TIME_PRODUCTS;
     return lists->net.nodes[task->node].makes_scores ? QDR_TIME_ATTENTION : QDR_TIME_KERNELS;
 }
@@ -218,14 +219,14 @@ typedef struct phases {
     double n_micro;
 } phases;
 
-/* Recomputation: the forward pass of the layers again, or of their attention. */
+/* Recomputation by other software: the forward pass of the layers again, or of their attention. */
 static void add_recompute(const qdri_lists *lists, const qdri_pricing *pricing, const phase *forward, phase *backward)
 {
     const qdri_list *list = &lists->of[QDRI_LIST_FORWARD];
     const amount *again = &forward->part[OF_LAYER];
     amount *layer = &backward->part[OF_LAYER];
     double secs = 0;
-    if (pricing->plan->recompute == QDR_RECOMPUTE_FULL) {
+    if (pricing->plan->recompute == QDR_RECOMPUTE_LAYERS) {
         secs = again->secs;
         layer->host_secs += again->host_secs;
         for (int axis = 0; axis < QDR_N_AXES; axis++) layer->busy[axis] += again->busy[axis];

@@ -81,7 +81,7 @@ qdr_status qdr_model_timeline(qdr_model *model, const qdr_plan *plan, qdr_timeli
     timeline t = {&model->lists, &pricing, &model->work, each, user, secs};
     const qdri_list_kind forward = qdri_has_returns(t.lists) ? QDRI_LIST_FORWARD_FIRST : QDRI_LIST_FORWARD;
     QDR_TRY(show_pass(&t, forward, QDR_PASS_FORWARD));
-    if (chosen.recompute == QDR_RECOMPUTE_FULL) QDR_TRY(show_pass(&t, QDRI_LIST_FORWARD, QDR_PASS_RECOMPUTE));
+    if (chosen.recompute == QDR_RECOMPUTE_LAYERS) QDR_TRY(show_pass(&t, QDRI_LIST_FORWARD, QDR_PASS_RECOMPUTE));
     if (chosen.recompute == QDR_RECOMPUTE_ATTENTION) show_attention_again(&t);
     return show_pass(&t, qdri_last_list(t.lists), QDR_PASS_BACKWARD);
 }

@@ -31,13 +31,23 @@ static void add_transfer(qdri_transfers *all, const qdri_task *task, qdri_list_k
     all->of[i].times[kind] += times;
 }
 
+/* Rows that are gathered while a layer is repeated: dY of its last product, and X, for dW alone. */
+static int is_beside_chain(const qdri_bounds *b, const qdri_task *task, qdri_list_kind kind)
+{
+    const qdri_net *net = &b->lists->net;
+    if (net->opts.recompute != QDR_RECOMPUTE_FULL || !qdri_is_backward(kind) || task->node < 0) return 0;
+    const qdri_node *node = &net->nodes[task->node];
+    return task->overlap_class == QDRI_CLASS_ROWS && task->coll == QDR_ALL_GATHER && node->segment &&
+           node->again_at < 0;
+}
+
 static void add_list(qdri_bounds *b, qdri_list_kind kind)
 {
     const qdri_schedule *list = &b->lists->of[kind].schedule;
     for (int i = 0; i < list->n_tasks; i++) {
         const qdri_task *task = &list->tasks[i];
         if (task->kind == QDRI_TASK_COLLECTIVE) { /* what is coded depends on the order */
-            if (!qdri_codecs_are_none(&b->pricing.plan->codecs)) continue;
+            if (!qdri_codecs_are_none(&b->pricing.plan->codecs) || is_beside_chain(b, task, kind)) continue;
             add_transfer(&b->transfers[qdri_group_kind_of(task->channel)], task, kind, times_of(b, task));
             continue;
         }
@@ -45,13 +55,24 @@ static void add_list(qdri_bounds *b, qdri_list_kind kind)
         const double secs = times_of(b, task) * qdri_task_price_of(&b->pricing, task).secs;
         b->sums[kind].processor += secs;
         if (!task->parameter_gradient) b->sums[kind].chain += secs;
-        if (kind != QDRI_LIST_FORWARD || qdri_lists_layer(b->lists, task) < 0) continue;
-        b->forward_layers_secs += secs;
-        if (qdri_task_term(b->lists, task) == QDR_TIME_ATTENTION) b->attention_secs += secs;
     }
 }
 
-void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
+/* What lists with nothing repeated lack: the tasks of nodes that are made again, but for norms, which repeat less. */
+static void add_again(qdri_bounds *b, qdri_net *net, qdr_recompute recompute)
+{
+    const qdri_schedule *list = &b->lists->of[QDRI_LIST_FORWARD].schedule;
+    net->opts.recompute = recompute;
+    if (qdri_net_choose_lives(net) != QDR_OK) return; /* nothing can be repeated */
+    for (int i = 0; i < list->n_tasks; i++) {
+        const qdri_task *task = &list->tasks[i];
+        if (task->kind == QDRI_TASK_COLLECTIVE || task->stream != QDRI_STREAM_OF_COMPUTE || task->node < 0) continue;
+        if (net->nodes[task->node].again_at < 0 || net->nodes[task->node].kind == QDRI_NODE_NORM) continue;
+        b->again_secs[recompute] += times_of(b, task) * qdri_task_price_of(&b->pricing, task).secs;
+    }
+}
+
+void qdri_bounds_make(qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
                       qdri_bounds *b)
 {
     const qdri_position grid = qdri_plan_position(pricing->plan);
@@ -64,13 +85,17 @@ void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, doub
     for (int group = 0; group < QDRI_N_GROUPS; group++) b->transfers[group].n = 0;
     memset(b->sums, 0, sizeof b->sums);
     memset(b->known, 0, sizeof b->known);
-    b->forward_layers_secs = b->attention_secs = 0;
+    memset(b->again_secs, 0, sizeof b->again_secs);
     b->lists = lists;
     b->pricing = *pricing;
     b->n_layers = n_layers;
     /* Transfers are bounded separately; in groups of one rank they take no time. */
     for (int group = 0; group < QDRI_N_GROUPS; group++) b->pricing.ways[group] = (qdri_ways){.n_ranks = 1};
     for (int kind = 0; kind < QDRI_N_LIST_KINDS; kind++) add_list(b, (qdri_list_kind)kind);
+    if (qdri_listed_recompute(pricing->plan) == QDR_RECOMPUTE_NONE) {
+        add_again(b, &lists->net, QDR_RECOMPUTE_OPERATIONS);
+        add_again(b, &lists->net, QDR_RECOMPUTE_FULL);
+    }
     b->optimizer_secs = qdri_optimizer_secs(lists, &b->pricing, n_layers, &host_secs);
 }
 
@@ -154,10 +179,8 @@ static void step_secs(const qdri_bounds *b, const order_sums *all, double rest, 
     else
         rest += (b->lists->n_micro - 1) * list_secs(b, all, QDRI_LIST_BACKWARD_BEFORE) +
                 list_secs(b, all, QDRI_LIST_BACKWARD_LAST);
-    /* Recomputation runs between a layer's forward and backward, and adds to its time. */
-    const double again[QDRI_N_RECOMPUTES] = {
-        [QDR_RECOMPUTE_ATTENTION] = b->attention_secs, [QDR_RECOMPUTE_FULL] = b->forward_layers_secs};
-    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) secs[r] = b->lists->n_micro * (forward + again[r]) + rest;
+    /* What is repeated adds to a layer's time. */
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) secs[r] = b->lists->n_micro * (forward + b->again_secs[r]) + rest;
 }
 
 void qdri_bound_work(const qdri_bounds *b, double secs[QDRI_N_RECOMPUTES])

@@ -13,7 +13,7 @@
 
 /* Number of memory computations after which a scan gives up, where lists count as many as they take time; that is about
  * 0.3 s. */
-enum { MOST_CASES = 1500000, CASES_OF_LISTS = 1500, N_LAYOUTS = 2, N_RECOMPUTES = 3 };
+enum { MOST_CASES = 1500000, CASES_OF_LISTS = 1500, N_LAYOUTS = 2 };
 
 /* A plan and the lower bound of its memory. */
 typedef struct bounded {
@@ -48,7 +48,7 @@ static void bound_cases(hunt *h, qdr_plan *plan, int gathers_again, double *leas
         plan->layout = (qdr_layout)layout;
         qdri_pricing_sizes(&h->model->machine, network, plan, &pricing);
         pricing.gathers_again |= gathers_again || qdri_can_gather_again(&h->model->machine);
-        for (int r = 0; r < N_RECOMPUTES && h->status == QDR_OK; r++) {
+        for (int r = 0; r < QDRI_N_RECOMPUTES && h->status == QDR_OK; r++) {
             qdr_plan_result result = {.secs = 0};
             if (!(h->opts.recomputes >> r & 1)) continue;
             plan->recompute = (qdr_recompute)r;

@@ -17,7 +17,7 @@ enum { FORMAT_VERSION = 3 };
 static const char format_key[] = "quadrille_plan";
 
 static const char *const layout_words[] = {"replicated", "scattered"};
-static const char *const recompute_words[] = {"none", "attention", "full"};
+static const char *const recompute_words[] = {"none", "attention", "full", "operations", "layers"};
 
 /* ---- writing ---- */
 
@@ -99,7 +99,7 @@ qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
     QDR_TRY(QDRI_TAKE(qdr_plan, own.plan, &plan));
     own.network = &network;
     own.plan = &plan;
-    if ((unsigned)plan.recompute > QDR_RECOMPUTE_FULL || !qdri_is_float(plan.dtype) || plan.x < 1 || plan.y < 1 ||
+    if ((unsigned)plan.recompute > QDR_RECOMPUTE_LAYERS || !qdri_is_float(plan.dtype) || plan.x < 1 || plan.y < 1 ||
         plan.z < 1 || plan.d < 1 || plan.batch < 1 || (plan.order[0] && (plan.order[4] || !qdri_is_order(plan.order))))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: grid, order, batch or type is invalid; store a plan that qdr_model_predict() accepts");
@@ -216,7 +216,7 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s must be a permutation of xyzd", qdri_json_where(order).text);
     memcpy(plan->order, order_name, 5);
     QDR_TRY(read_word(root, "layout", layout_words, 2, 0, &layout));
-    QDR_TRY(read_word(root, "recompute", recompute_words, 3, 0, &recompute));
+    QDR_TRY(read_word(root, "recompute", recompute_words, 5, 0, &recompute));
     plan->layout = (qdr_layout)layout;
     plan->recompute = (qdr_recompute)recompute;
     const qdri_json_node dtype = qdri_json_get(root, "dtype");

@@ -475,6 +475,6 @@ qdr_status qdr_model_bound(qdr_model *model, const qdr_plan *plan, double *secs)
     QDR_TRY(QDRI_TAKE(qdr_plan, plan, &own));
     QDR_TRY(make_bounds(model, &own, &bounds));
     qdri_bound_secs(&bounds, own.order[0] ? own.order : QDRI_USUAL_ORDER, each);
-    *secs = each[own.recompute];
+    *secs = each[(int)own.recompute < QDRI_N_RECOMPUTES ? own.recompute : QDR_RECOMPUTE_NONE];
     return QDR_OK;
 }

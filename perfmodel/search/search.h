@@ -69,6 +69,12 @@ QDR_NODISCARD qdr_status qdri_model_fewest_ranks(qdr_model *model, const qdr_sea
  * longest chain (forward: that work and every sum and gather of activations; backward: the same without what only
  * parameters need), and as each stream of transfers. */
 
+/* Kinds of recomputation, by number, and those of them that are searched, one bit for each. */
+enum {
+    QDRI_N_RECOMPUTES = QDR_RECOMPUTE_OPERATIONS + 1,
+    QDRI_RECOMPUTES = 1 << QDR_RECOMPUTE_NONE | 1 << QDR_RECOMPUTE_OPERATIONS | 1 << QDR_RECOMPUTE_FULL
+};
+
 /* Times of one list, in seconds. */
 typedef struct qdri_bound_sums {
     double processor, chain; /* chain: its part on the processor */
@@ -100,7 +106,7 @@ typedef struct qdri_bounds {
     qdri_grid_ways *ways;
     double n_layers;
     qdri_bound_sums sums[QDRI_N_LIST_KINDS];
-    double forward_layers_secs, attention_secs; /* processor time that recomputation repeats */
+    double again_secs[QDRI_N_RECOMPUTES]; /* of the processor, at least, that are in no list */
     qdri_transfers transfers[QDRI_N_GROUPS]; /* those that are alike are counted, and priced once */
     qdri_axis_sums group[QDRI_N_GROUPS][16][QDRI_N_LIST_KINDS]; /* by the set of faster axes */
     unsigned short known[QDRI_N_GROUPS];
@@ -108,10 +114,9 @@ typedef struct qdri_bounds {
 } qdri_bounds;
 
 /* ways: those of the last call for this machine, which are kept if the grid is the same. */
-void qdri_bounds_make(const qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
+void qdri_bounds_make(qdri_lists *lists, const qdri_pricing *pricing, double n_layers, qdri_grid_ways *ways,
                       qdri_bounds *bounds);
-enum { QDRI_N_RECOMPUTES = 3 };
-/* The bound for each kind of recomputation. */
+/* The bound for each kind of recomputation that is searched; of lists that repeat something only for theirs. */
 void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);
 /* The lower one by the work of the processor alone, without the optimizer's. */
 void qdri_bound_work(const qdri_bounds *bounds, double secs[QDRI_N_RECOMPUTES]);

@@ -34,7 +34,11 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
     QDR_TRY(qdri_check_switch("search", "any_levels", opts->any_levels));
     QDR_TRY(qdri_check_switch("search", "exhaustive", opts->exhaustive));
     QDR_TRY(check_flags("layouts", opts->layouts, 1 << QDR_REPLICATED | 1 << QDR_SCATTERED));
-    QDR_TRY(check_flags("recomputes", opts->recomputes, (1 << QDRI_N_RECOMPUTES) - 1));
+    if (opts->recomputes & ~QDRI_RECOMPUTES)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "search: recomputes is %d; use a sum of 1 << QDR_RECOMPUTE_NONE, 1 << QDR_RECOMPUTE_OPERATIONS "
+                        "and 1 << QDR_RECOMPUTE_FULL, or 0 for all",
+                        opts->recomputes);
     QDR_TRY(check_flags("overlap", opts->overlap, QDR_OVERLAP_ALL | QDR_OVERLAP_NONE));
     if (opts->any_levels && (opts->gradient_parts || opts->optimizer_parts))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
@@ -60,7 +64,7 @@ void qdri_search_defaults(qdr_search_opts *opts)
 {
     if (opts->batch == 0) opts->batch = opts->n_ranks;
     if (opts->layouts == 0) opts->layouts = 3;
-    if (opts->recomputes == 0) opts->recomputes = 7;
+    if (opts->recomputes == 0) opts->recomputes = QDRI_RECOMPUTES;
 }
 
 qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES], int64_t micro_batch)

@@ -366,6 +366,23 @@ void options_print(const option_spec *specs)
 
 const char *layout_word(qdr_layout layout) { return layout == QDR_SCATTERED ? "scattered" : "replicated"; }
 
+int take_recompute(const char *value, void *recompute, failure *why)
+{
+    static const qdr_recompute planned[] = {QDR_RECOMPUTE_NONE, QDR_RECOMPUTE_OPERATIONS, QDR_RECOMPUTE_FULL};
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
+        if (strcmp(value, recompute_word(planned[i])) != 0) continue;
+        *(int *)recompute = (int)planned[i];
+        return EXIT_OK;
+    }
+    return fail(why, EXIT_USAGE, "--recompute '%s' is not one of " RECOMPUTE_WORDS, value);
+}
+
+const char *recompute_word(qdr_recompute recompute)
+{
+    static const char *const words[] = {"none", "attention", "full", "operations", "layers"};
+    return words[recompute];
+}
+
 /* ---- grids ---- */
 
 int grid_ranks(grid_size size) { return size.x * size.y * size.z * size.d; }

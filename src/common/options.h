@@ -6,6 +6,7 @@
 
 #include <quadrille/context.h>
 #include <quadrille/matrix.h>
+#include <quadrille/stack.h>
 #include <stddef.h>
 
 #include "common/failure.h"
@@ -70,6 +71,10 @@ extern const option_spec json_option[];
 /* Words of a qdr_layout, and of the types that layers compute in. */
 #define LAYOUT_WORDS "replicated|scattered"
 const char *layout_word(qdr_layout layout);
+/* Words of a qdr_recompute, of those that are planned; takes one as an option, an int. */
+#define RECOMPUTE_WORDS "none|operations|full"
+int take_recompute(const char *value, void *recompute, failure *why);
+const char *recompute_word(qdr_recompute recompute);
 #define DTYPE_WORDS "f32|f64|bf16|f16"
 
 /* Whether --help or -h is among the arguments. */

@@ -133,12 +133,6 @@ codecs_text codecs_in_words(const qdr_plan *plan)
     return words;
 }
 
-const char *recompute_word(qdr_recompute recompute)
-{
-    static const char *const words[] = {"none", "attention", "full"};
-    return words[recompute];
-}
-
 const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
 
 /* ---- results ---- */

@@ -56,9 +56,6 @@ int take_codecs_or_auto(const char *value, void *choice, failure *why);
 
 /* ---- words ---- */
 
-/* Words of a qdr_recompute. */
-#define RECOMPUTE_WORDS "none|attention|full"
-const char *recompute_word(qdr_recompute recompute);
 /* The types that layers compute in: "f32", "f64", "bf16" or "f16". */
 enum { N_COMPUTE_DTYPES = 4 };
 extern const qdr_dtype compute_dtypes[N_COMPUTE_DTYPES];

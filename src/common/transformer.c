@@ -53,7 +53,8 @@ qdr_status transformer_create(qdr_grid *grid, const transformer_desc *desc, tran
                                  .row_unit = desc->sequence,         .dtype = desc->dtype,
                                  .overlap = desc->overlap,           .panels = desc->n_panels,
                                  .batch_parts = desc->n_batch_parts, .codecs = desc->codecs,
-                                 .recompute = desc->recompute,       .product_type = desc->products};
+                                 .recompute = desc->recompute,       .recompute_every = desc->recompute_every,
+                                 .product_type = desc->products};
     qdr_context *ctx = qdr_grid_context(grid);
     made->dtype = desc->dtype;
     made->vocab = desc->has_ends ? desc->network->vocab : 0;

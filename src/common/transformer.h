@@ -15,6 +15,7 @@ typedef struct transformer_desc {
     qdr_layout layout;
     int n_panels, n_batch_parts, overlap; /* as in qdr_stack_opts */
     qdr_recompute recompute; /* the same */
+    int recompute_every; /* the same */
     qdr_product_type products;
     const qdr_codecs *codecs; /* NULL: QDR_CODEC */
 } transformer_desc;

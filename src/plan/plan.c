@@ -69,8 +69,8 @@ static const option_spec specs[] = {
     {"order", 0, "ORDER", "axis order, fastest first, such as xyzd; default: the best", OPTION_ORDER, AT(search.order)},
     {"layout", 0, "LAYOUT", "replicated or scattered; default: the best", OPTION_CHOICE, AT(layout),
      .words = LAYOUT_WORDS},
-    {"recompute", 0, "WHAT", "none, attention or full; default: the best", OPTION_CHOICE, AT(recompute),
-     .words = RECOMPUTE_WORDS},
+    {"recompute", 0, "WHAT", "what backward makes again: none, operations or full; default: the best", OPTION_OTHER,
+     AT(recompute), .take = take_recompute, .words = RECOMPUTE_WORDS},
     {"levels", 0, "GP,OP", LEVELS_HELP "; or any: the best", OPTION_OTHER, AT(parts), .take = take_levels_or_any,
      .words = LEVELS_WORDS "|any"},
     {"codec", 0, "CODECS", CODEC_HELP "; or auto:CODECS, only where they make the step shorter; default: none",
@@ -117,11 +117,6 @@ static int check_options(plan_options *options, failure *why)
         return fail(why, EXIT_USAGE, "plan: --levels zero3 has d = 1, but --fix says d=%d",
                     options->search.ranks[QDR_D]);
     if (options->parts.is_zero3) options->search.ranks[QDR_D] = 1;
-    if (options->is_runnable && options->recompute > 0)
-        return fail(why, EXIT_USAGE,
-                    "plan: --runnable excludes --recompute %s, which this runtime cannot; leave one of them out",
-                    recompute_word((qdr_recompute)options->recompute));
-    if (options->is_runnable) options->recompute = QDR_RECOMPUTE_NONE;
     options->batch_follows = options->search.batch == 0;
     if (options->batch_follows) options->search.batch = p;
     return EXIT_OK;

@@ -41,7 +41,9 @@ static const column_spec columns[N_COLUMNS + 1] = {
     [ZERO] = {.name = "zero", .kind = CELL_WHOLE, .least = 0, .most = 3},
     [SHARDS] = {.name = "shards", .kind = CELL_WHOLE, .least = 1, .most = 1e6},
     [INTERLEAVE] = {.name = "interleave", .kind = CELL_WHOLE, .least = 1, .most = 1e6},
-    [RECOMPUTE] = {.name = "recompute", .kind = CELL_WORD, .words = WORDS("none", "attention", "full")},
+    [RECOMPUTE] = {.name = "recompute",
+                   .kind = CELL_WORD,
+                   .words = WORDS("none", "attention", "full", "operations", "segments")},
     [LAYOUT] = {.name = "layout", .kind = CELL_WORD, .words = WORDS("replicated", "scattered")},
     /* In the order of the flags' sums. */
     [OVERLAP] = {.name = "overlap",
@@ -122,13 +124,15 @@ static int set_network(reader *r)
 static int set_plan(reader *r)
 {
     static const qdr_dtype dtypes[] = {QDR_BF16, QDR_F16, QDR_F32, QDR_F64};
+    static const qdr_recompute recomputes[] = {QDR_RECOMPUTE_NONE, QDR_RECOMPUTE_ATTENTION, QDR_RECOMPUTE_LAYERS,
+                                               QDR_RECOMPUTE_OPERATIONS, QDR_RECOMPUTE_FULL};
     r->plan = (qdr_plan){QDR_INIT(qdr_plan),
                          .panels = 1, /* no framework of the tables has them */
                          .batch_parts = 1,
                          .x = 1,
                          .order = "yxzd",
                          .layout = whole(r, TP, 1) > 1 ? (qdr_layout)whole(r, LAYOUT, 0) : QDR_REPLICATED,
-                         .recompute = (qdr_recompute)whole(r, RECOMPUTE, 0),
+                         .recompute = recomputes[whole(r, RECOMPUTE, 0)],
                          .dtype = dtypes[whole(r, DTYPE, 0)],
                          .batch = whole(r, BATCH, 0),
                          .micro_batch = whole(r, MICRO_BATCH, 1),

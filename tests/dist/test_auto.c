@@ -122,8 +122,8 @@ DIST_TEST(test_refusals)
     opts.n_ranks = 77;
     DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "77");
     opts.n_ranks = 0;
-    opts.recomputes = 1 << QDR_RECOMPUTE_FULL;
-    DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_UNSUPPORTED, "QDR_RECOMPUTE_NONE");
+    opts.recomputes = 1 << QDR_RECOMPUTE_ATTENTION;
+    DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_ARGUMENT, "QDR_RECOMPUTE_OPERATIONS");
     opts.recomputes = 0;
     opts.memory_bytes = 1e6;
     DIST_FAILS(choose(ctx, &network, &machine, &opts, &chosen), QDR_ERR_MEMORY, "fits in");
@@ -142,8 +142,11 @@ DIST_TEST(test_check)
     DIST_OK(qdr_plan_check(&good, 0));
     DIST_FAILS(qdr_plan_check(NULL, 0), QDR_ERR_ARGUMENT, "NULL");
     DIST_FAILS(qdr_plan_check(&good, p + 1), QDR_ERR_ARGUMENT, "-n");
-    plan.recompute = QDR_RECOMPUTE_ATTENTION;
-    DIST_FAILS(qdr_plan_check(&plan, p), QDR_ERR_UNSUPPORTED, "--recompute none");
+    plan.recompute = QDR_RECOMPUTE_LAYERS;
+    DIST_OK(qdr_plan_check(&plan, p));
+    plan = good;
+    plan.pipeline = 2;
+    DIST_FAILS(qdr_plan_check(&plan, 0), QDR_ERR_UNSUPPORTED, "plan again without one");
     plan = good;
     plan.gradient_parts = 1;
     plan.optimizer_parts = p;

@@ -77,7 +77,7 @@ TEST(gathered_rows)
         qdr_plan plan = plan_of_16(i & 1);
         plan.layout = QDR_SCATTERED;
         machine.software.gathers_again = (i & 2) != 0;
-        if (i & 4) plan.recompute = QDR_RECOMPUTE_FULL;
+        if (i & 4) plan.recompute = QDR_RECOMPUTE_LAYERS;
         const double half = rows / 2, attended = sequences > 1 ? half : rows;
         const double gathered = 4 * (2 * rows * H_X + rows * F_Y + (sequences > 1 ? rows * Q : 0));
         const double n_edges = i & 2 ? 4 : 2, n_wide = i & 2 ? 2 : 1; /* what was gathered passes */
@@ -106,7 +106,8 @@ TEST(gathered_if_they_fit)
     }
 }
 
-/* Of each layer its input, and one layer whole; or, without scores, all but those of one. */
+/* Of each layer its input, and one layer whole, or, where it is repeated by lists, what its norms save; or, without
+ * scores, all but those of one. */
 TEST(recomputed)
 {
     qdr_machine machine = machine_of();
@@ -119,9 +120,12 @@ TEST(recomputed)
             machine.attention_efficiency = 0;
             machine.software.score_bytes = 20;
         }
-        plan.recompute = QDR_RECOMPUTE_FULL;
-        assert_near("full", activations(&machine, &plan),
+        plan.recompute = QDR_RECOMPUTE_LAYERS;
+        assert_near("layers", activations(&machine, &plan),
                     LAYERS * 4.0 * ROWS * H_X + layer_of_rows + more + replicated);
+        plan.recompute =
+            QDR_RECOMPUTE_FULL; /* the layer that is repeated is in the workspace, but for unfused scores */
+        assert_near("full", activations(&machine, &plan), LAYERS * 4.0 * ROWS * (H_X + 4) + more + replicated);
         plan.recompute = QDR_RECOMPUTE_ATTENTION;
         assert_near("attention", activations(&machine, &plan), LAYERS * layer_of_rows + more + replicated);
     }

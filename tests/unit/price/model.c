@@ -20,7 +20,7 @@ static qdr_plan random_plan(uint64_t *seed, qdr_dtype dtype)
     plan.z <<= test_between(seed, 0, 3);
     plan.batch = (int64_t)plan.z * plan.d * test_between(seed, 1, 16);
     plan.micro_batch = test_between(seed, 0, 4);
-    plan.recompute = (qdr_recompute)test_between(seed, 0, 2);
+    plan.recompute = (qdr_recompute)test_between(seed, 0, QDR_RECOMPUTE_OPERATIONS);
     plan.dtype = dtype;
     random_order(seed, plan.order);
     plan.panels = (int)random_of(seed, (const int64_t[]){1, 1, 1, 1, 1, 2, 4, 8}, 8);

@@ -26,9 +26,17 @@ TEST(recomputed)
 {
     const qdr_machine machine = machine_of();
     qdr_plan plan = plan_of(6, 2);
-    plan.recompute = QDR_RECOMPUTE_FULL;
+    plan.recompute = QDR_RECOMPUTE_FULL; /* but the last product, which no backward needs */
     qdr_plan_result r = predict(&machine, &network, &plan);
-    assert_near("full", r.time[QDR_TIME_RECOMPUTE], 6 * LAYERS * (layer + scores));
+    const double again = layer - 2.0 * CONTEXT * H * F / PRODUCTS + scores;
+    assert_near("full", r.time[QDR_TIME_RECOMPUTE], 6 * LAYERS * again);
+    assert_near("all", r.secs, 6 * (LAYERS * (3 * layer + 3.5 * scores + again) + 3 * head));
+    plan.recompute = QDR_RECOMPUTE_OPERATIONS; /* which take no time on this machine */
+    assert_near("operations", predict(&machine, &network, &plan).secs,
+                6 * (LAYERS * (3 * layer + 3.5 * scores) + 3 * head));
+    plan.recompute = QDR_RECOMPUTE_LAYERS;
+    r = predict(&machine, &network, &plan);
+    assert_near("layers", r.time[QDR_TIME_RECOMPUTE], 6 * LAYERS * (layer + scores));
     assert_near("all", r.secs, 6 * (LAYERS * (4 * layer + 4.5 * scores) + 3 * head));
     plan.recompute = QDR_RECOMPUTE_ATTENTION;
     r = predict(&machine, &network, &plan);
@@ -162,15 +170,24 @@ TEST(recomputed_transfers)
     machine.links[0].rank_bytes_per_sec = 1e9;
     plan.x = 2;
     const double before = predict(&machine, &network, &plan).busy[QDR_X];
-    plan.recompute = QDR_RECOMPUTE_FULL;
-    const double more = predict(&machine, &network, &plan).busy[QDR_X] - before;
+    plan.recompute = QDR_RECOMPUTE_LAYERS;
+    double more = predict(&machine, &network, &plan).busy[QDR_X] - before;
     const double sums = CONTEXT * LAYERS * (3.0 * H + F) * 4 / 1e9;
     if (!(more >= sums && more <= 1.01 * sums)) fail_msg("%g s more, not %g", more, sums);
+    plan.recompute = QDR_RECOMPUTE_FULL; /* norms use the statistics that they have saved */
+    more = predict(&machine, &network, &plan).busy[QDR_X] - before;
+    assert_near("full", more, sums);
+    plan.y = 2; /* of the products that are summed over y only the first is needed again */
+    const double over_y = predict(&machine, &network, &plan).busy[QDR_Y];
+    plan.recompute = QDR_RECOMPUTE_NONE;
+    assert_near("full, y", over_y - predict(&machine, &network, &plan).busy[QDR_Y],
+                CONTEXT * LAYERS * H / 2.0 * 4 / 1e9);
+    plan.y = 1;
     machine.software.host_power = 1;
     machine.software.host_secs = 3 * USEC;
     double host[3];
     for (int i = 0; i < 3; i++) {
-        plan.recompute = (qdr_recompute[]){QDR_RECOMPUTE_NONE, QDR_RECOMPUTE_ATTENTION, QDR_RECOMPUTE_FULL}[i];
+        plan.recompute = (qdr_recompute[]){QDR_RECOMPUTE_NONE, QDR_RECOMPUTE_ATTENTION, QDR_RECOMPUTE_LAYERS}[i];
         host[i] = predict(&machine, &network, &plan).time[QDR_TIME_HOST];
     }
     assert_true(host[1] >= host[0] + 0.99 * LAYERS * 3 * USEC); /* one kernel of attention a layer, or more */

@@ -37,7 +37,7 @@ static qdr_plan any_plan(uint64_t *seed, const qdr_network *network)
     plan.batch *= test_between(seed, 1, 4);
     if (random_flag(seed)) plan.micro_batch = test_between(seed, 1, plan.batch);
     if (random_flag(seed)) plan.sequence = test_between(seed, 1, network->context);
-    plan.recompute = (qdr_recompute)test_between(seed, 0, 2);
+    plan.recompute = (qdr_recompute)test_between(seed, 0, QDR_RECOMPUTE_LAYERS);
     plan.panels = 1 << test_between(seed, 0, 4);
     plan.batch_parts = (int)test_between(seed, 1, 2);
     return plan;
@@ -87,7 +87,7 @@ static qdr_search_opts any_opts(uint64_t *seed, const qdr_machine *machine, cons
     qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .dtype = machine->bf16.peak_flops > 0 ? QDR_BF16 : QDR_F32};
     opts.n_ranks = (int)test_between(seed, 1, 24);
     opts.layouts = (int)test_between(seed, 0, 3);
-    opts.recomputes = (int)test_between(seed, 0, 7);
+    opts.recomputes = (int)test_between(seed, 0, 15) & QDRI_RECOMPUTES;
     opts.micro_batch = random_flag(seed) ? test_between(seed, 1, 4) : 0;
     opts.batch = opts.n_ranks * test_between(seed, 1, 3);
     opts.any_levels = random_flag(seed);

@@ -16,7 +16,8 @@ static qdr_search_opts random_opts(uint64_t *seed, const qdr_machine *machine, i
     opts.batch = opts.n_ranks * test_between(seed, 1, 6);
     opts.micro_batch = random_flag(seed);
     opts.layouts = (int)test_between(seed, 1, 3);
-    opts.recomputes = 1 << test_between(seed, 0, 2);
+    opts.recomputes = (int)random_of(
+        seed, (const int64_t[]){1 << QDR_RECOMPUTE_NONE, 1 << QDR_RECOMPUTE_OPERATIONS, 1 << QDR_RECOMPUTE_FULL}, 3);
     opts.order = random_flag(seed) ? NULL : random_flag(seed) ? "zdxy" : "xyzd";
     return opts;
 }

@@ -14,7 +14,7 @@ static qdr_search_opts random_opts(uint64_t *seed)
     qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .dtype = QDR_BF16, .n_best = 1};
     opts.n_ranks = (int)test_between(seed, 1, 8);
     opts.layouts = (int)test_between(seed, 0, 3);
-    opts.recomputes = (int)test_between(seed, 0, 7);
+    opts.recomputes = (int)test_between(seed, 0, 15) & QDRI_RECOMPUTES;
     opts.micro_batch = random_flag(seed) ? test_between(seed, 1, 4) : 0;
     opts.batch = random_flag(seed) ? test_between(seed, 1, 16) : 0;
     opts.gradient_parts = random_flag(seed) ? -1 : 0;
@@ -104,7 +104,7 @@ TEST(refusals)
     } numbers[] = {{"any_levels", offsetof(qdr_search_opts, any_levels), 1},
                    {"exhaustive", offsetof(qdr_search_opts, exhaustive), 1},
                    {"layouts", offsetof(qdr_search_opts, layouts), 3},
-                   {"recomputes", offsetof(qdr_search_opts, recomputes), 7},
+                   {"recomputes", offsetof(qdr_search_opts, recomputes), QDRI_RECOMPUTES},
                    {"overlap", offsetof(qdr_search_opts, overlap), 15}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         int *const value = (int *)(void *)((char *)&opts + numbers[i].offset);

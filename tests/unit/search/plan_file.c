@@ -162,7 +162,7 @@ static whole_plan any_plan(uint64_t *seed)
     plan->d = 1 + (int)(test_random(seed) % 100000);
     strcpy(plan->order, orders[test_random(seed) % 3]);
     plan->layout = (qdr_layout)(test_random(seed) % 2);
-    plan->recompute = (qdr_recompute)(test_random(seed) % 3);
+    plan->recompute = (qdr_recompute)(test_random(seed) % 5);
     plan->batch = 1 + (int64_t)(test_random(seed) % 100000);
     plan->micro_batch = (int64_t)(test_random(seed) % 100);
     plan->sequence = (int64_t)(test_random(seed) % 100000);
