@@ -146,7 +146,8 @@ typedef struct qdr_search_opts {
     int ranks[QDR_N_AXES]; /**< of an axis; 0: any */
     const char *order; /**< NULL: all */
     int layouts; /**< sum of 1 << QDR_REPLICATED, 1 << QDR_SCATTERED; 0: both */
-    int recomputes; /**< sum of 1 << QDR_RECOMPUTE_NONE, _OPERATIONS, _FULL; 0: all three */
+    int recomputes; /**< sum of 1 << QDR_RECOMPUTE_NONE, _OPERATIONS, _FULL; 0: all three. Where a plan fits, those that
+                       only repeat more are left out, unless there are codecs */
     int64_t micro_batch; /**< 0: powers of two up to a cell's sequences, and all of them */
     int64_t batch, sequence; /**< as in qdr_plan; batch 0: one sequence a rank */
     qdr_dtype dtype;
@@ -280,6 +281,7 @@ typedef struct qdr_timeline_span {
     const char *name; /**< of the layer or operation, "qkv"; valid forever */
     const char *kind; /**< "product", "all-reduce", …; valid forever */
     double begin_secs, end_secs; /**< from the start of the pass through this layer; clipped to its start and end */
+    int is_again; /**< the backward repeats it */
 } qdr_timeline_span;
 typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
 /** Passes all simulated tasks to `each`, of the layer itself and of other layers meanwhile (gathering ahead, pending

@@ -25,6 +25,7 @@ static void show(const timeline *t, const qdri_task *task, const qdri_sim_span *
                               .kind = qdri_task_name(task),
                               .name = task->name,
                               .is_product = task->kind == QDRI_TASK_PRODUCT,
+                              .is_again = task->again,
                               .channel = -1,
                               .begin_secs = fmax(when->start_secs, begin) - begin,
                               .end_secs = fmin(when->end_secs, end) - begin};

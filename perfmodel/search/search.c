@@ -286,8 +286,24 @@ static int fits(search *s, qdr_plan *plan, int *known)
     return *known > 0;
 }
 
+/* Whether a plan fits that repeats less, and is otherwise the same: it takes no longer. */
+static int is_dominated(search *s, candidate c)
+{
+    static const unsigned char less[] = {QDR_RECOMPUTE_NONE, QDR_RECOMPUTE_OPERATIONS};
+    const int recompute = c.recompute;
+    for (int i = 0; i < 2 && recompute != less[i] && !s->opts.codecs && s->status == QDR_OK; i++) {
+        int known = -1;
+        if (!(c.fitting >> less[i] & 1)) continue;
+        c.recompute = less[i];
+        qdr_plan plan = plan_of(s, &c);
+        if (fits(s, &plan, &known)) return 1;
+    }
+    return 0;
+}
+
 static void simulate_orders(search *s, const candidate *c)
 {
+    if (is_dominated(s, *c)) return;
     int known = -1;
     int numbers[QDRI_N_ORDERS];
     const int n_orders = distinct_orders(s, c->size, c->parts, numbers);

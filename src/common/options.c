@@ -374,7 +374,7 @@ int take_recompute(const char *value, void *recompute, failure *why)
         *(int *)recompute = (int)planned[i];
         return EXIT_OK;
     }
-    return fail(why, EXIT_USAGE, "--recompute '%s' is not one of " RECOMPUTE_WORDS, value);
+    return fail(why, EXIT_USAGE, "%s '%s': use none, operations or full", option_typed, value);
 }
 
 const char *recompute_word(qdr_recompute recompute)

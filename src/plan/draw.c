@@ -35,6 +35,7 @@ enum {
     LAYER_LETTER = 7 /* maximum width of a character in pixels */
 };
 #define LEAST_WIDTH 0.6
+#define COLOUR_AGAIN "#7a6bb0"
 
 static void add_span(const qdr_timeline_span *span, void *user)
 {
@@ -78,7 +79,7 @@ static void draw_box(FILE *file, const layer_picture *picture, int pass, double 
 static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double top)
 {
     const double y = y_of(picture, span->channel, top);
-    svg_begin_tip(file, "%s: %s, %s", span->name, span->kind, time_in_words(span->end_secs - span->begin_secs).text);
+    svg_begin_tip(file, "%s%s: %s, %s", span->name, span->is_again ? " again" : "", span->kind, time_in_words(span->end_secs - span->begin_secs).text);
     if (span->channel >= 0) {
         /* The part of a collective that overlaps with computation is drawn again on top. */
         draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y, SVG_EXPOSED);
@@ -91,11 +92,13 @@ static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeli
         }
     } else {
         draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y,
-                 span->is_product ? SVG_PRODUCT : SVG_WORK);
+                 span->is_again     ? COLOUR_AGAIN
+                 : span->is_product ? SVG_PRODUCT
+                                    : SVG_WORK);
     }
     const double x = x_of(picture, (int)span->pass, span->begin_secs);
     const double end = x_of(picture, (int)span->pass, span->end_secs);
-    const int is_dark = span->channel >= 0 || span->is_product;
+    const int is_dark = span->channel >= 0 || span->is_product || span->is_again;
     if (end - x >= LAYER_LETTER * (double)strlen(span->name) + 4) /* there is room for the name */
         svg_text(file, (x + end) / 2, y + LAYER_LANE - 7,
                  is_dark ? SVG_MIDDLE " font-size=\"11\" fill=\"white\"" : SVG_MIDDLE " font-size=\"11\"", "%s",
@@ -165,7 +168,7 @@ static const struct {
 } terms[] = {
     {QDR_TIME_PRODUCTS, SVG_PRODUCT, "products"},   {QDR_TIME_ATTENTION, "#5b93cf", "attention"},
     {QDR_TIME_KERNELS, SVG_WORK, "other kernels"},  {QDR_TIME_ENDS, "#c9dff2", "embedding, head, loss"},
-    {QDR_TIME_RECOMPUTE, "#7a6bb0", "recomputing"}, {QDR_TIME_OPTIMIZER, "#5a5a5a", "optimizer"},
+    {QDR_TIME_RECOMPUTE, COLOUR_AGAIN, "recomputing"}, {QDR_TIME_OPTIMIZER, "#5a5a5a", "optimizer"},
     {QDR_TIME_X, "#8c2d04", "waiting for x"},       {QDR_TIME_Y, SVG_EXPOSED, "waiting for y"},
     {QDR_TIME_Z, "#f08c42", "waiting for z"},       {QDR_TIME_D, "#f9c48c", "waiting for d"},
     {QDR_TIME_BUBBLE, "#d0d0d0", "bubble"},         {QDR_TIME_HOST, "#a0a0a0", "waiting for the host"},

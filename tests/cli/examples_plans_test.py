@@ -29,8 +29,7 @@ class Plans(shared.Case):
 
     def test_complaints(self):
         self.complain_of_plan(ranks=4, grid=[2, 1, 2, 1], says=["2x1x2x1", "4 ranks", "2 were started", "--local 4"])
-        self.complain_of_plan(recompute="full", says=["full", "--recompute none"])
-        self.complain_of_plan(recompute="attention", says=["attention", "--recompute none"])
+        self.complain_of_plan(recompute="some", says=["plan.json", "recompute"])
         self.complain_of_plan(grid=[1, 1, 1, 2], optimizer_parts=3, says=["optimizer state in 3 parts", "such as 2"])
         self.complain_of_plan(pipeline=2, ranks=4, says=["pipeline of 2"])
         self.complain_of_plan(codecs="hybird", says=["plan.json", "hybird", "hybrid"])

@@ -75,7 +75,7 @@ class Table(Case):
         self.assertEqual([row.split()[0] for row in rows], [str(i) for i in range(1, 11)] + KNOWN_METHODS)
         for row in rows:
             self.assertRegex(row, r"^\S+ +\d+x\d+x\d+x\d+ +\d+,\d+ +[xyzd]{4} +(replicated|scattered)"
-                                  r" +(none|attention|full) +\d+ +\d+ +\d+ ")
+                                  r" +(none|operations|full) +\d+ +\d+ +\d+ ")
         steps = [float(row.split()[9]) for row in rows[:10]]
         self.assertEqual(steps, sorted(steps))
         self.assertRegex(text, r"\n\d+ plans, of which at most \d+ fit in 4 GiB; \d+ were simulated, "
@@ -166,7 +166,7 @@ class Json(Case):
                              (["--fix", "x=2", "--fix", "y=2"], lambda plan: plan["grid"].startswith("2x2x")),
                              (["--order", "dzyx"], lambda plan: plan["order"] == "dzyx"),
                              (["--layout", "replicated"], lambda plan: plan["layout"] == "replicated"),
-                             (["--recompute", "attention"], lambda plan: plan["recompute"] == "attention"),
+                             (["--recompute", "operations"], lambda plan: plan["recompute"] == "operations"),
                              (["--micro-batch", "1"], lambda plan: plan["micro_batch"] == 1),
                              (["--panels", "3"], lambda plan: plan["panels"] == 3),
                              (["--batch-parts", "2"], lambda plan: plan["batch_parts"] == (
@@ -325,27 +325,33 @@ class RunsHere(Case):
 
     def test_recompute(self):
         words = ["--batch", "64", "--recompute"]
-        for recompute, runs in (("none", True), ("full", False), ("attention", False)):
+        secs, kept = [], []
+        for recompute, repeats in (("none", None), ("operations", "norms and activation functions again"),
+                                   ("full", "made from its input again")):
             text = self.good(*words, recompute, "--explain")
-            verdict = r"  yes\b" if runs else "  no: recompute"
-            self.assertTrue(all(re.search(verdict, row) for row in self.rows(text)), text)
-            self.assertIn("\nRuns here.\n" if runs else f"\nDoes not run here: recompute is {recompute}, but this "
-                          "runtime keeps all activations; plan again with --recompute none.\n", text)
-            answer = self.answer(*words, recompute)
-            for plan in answer["plans"] + answer["known_methods"]:
-                self.assertIs(plan["runs_here"], runs)
-                self.assertEqual("runs_here_why" in plan, not runs)
+            self.assertTrue(all(re.search(r"  yes\b", row) for row in self.rows(text)), text)
+            self.assertIn("\nRuns here.\n", text)
+            if repeats:
+                self.assertRegex(text, r"\n  recompute +\S+ \S+ +\S+ %  .*" + repeats)
+            answer = self.answer(*words, recompute, "--fix", "x=2,y=2", "--micro-batch", "4")
+            for plan in answer["plans"]:
+                self.assertIs(plan["runs_here"], True)
+            secs.append(answer["plans"][0]["secs"])
+            kept.append(answer["plans"][0]["memory"]["activations"])
             rows = list(csv.DictReader(io.StringIO(self.good(*words, recompute, "--csv"))))
-            self.assertEqual({row["runs_here"] for row in rows}, {str(int(runs))})
+            self.assertEqual({row["runs_here"] for row in rows}, {"1"})
+        self.assertEqual((secs, kept), (sorted(secs), sorted(kept, reverse=True)))
+        self.assertTrue(secs[0] < secs[1] < secs[2] < 1.3 * secs[0], secs)
+        self.assert_plan_refused(["--recompute", "attention"], "'attention'", "none, operations or full")
 
     def test_runnable(self):
-        """The best of those that run is that of the whole search without recomputation."""
+        """All plans run."""
         words = ["--batch", "64", "--micro-batch", "8", "--mem", "0.3G"]
-        self.assertEqual({plan["recompute"] for plan in self.answer(*words)["plans"]}, {"none", "full"})
+        everything = self.answer(*words)
+        self.assertGreater(len({plan["recompute"] for plan in everything["plans"]}), 1)
         runnable = self.answer(*words, "--runnable")
         self.assertTrue(all(plan["runs_here"] for plan in runnable["plans"] + runnable["known_methods"]))
-        self.assertEqual(runnable, self.answer(*words, "--recompute", "none"))
-        self.assert_plan_refused(["--runnable", "--recompute", "full"], "--runnable excludes --recompute full")
+        self.assertEqual(runnable, everything)
 
     def test_networks(self):
         llama = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
@@ -439,7 +445,7 @@ class Files(Case):
         self.assert_plan_refused(["--svg", self.path("none/plan.svg")], "none/plan.svg")
 
     def test_picture(self):
-        for i, words in enumerate((["--fix", "x=2,y=2,z=2"], ["--recompute", "full"], ["--recompute", "attention"],
+        for i, words in enumerate((["--fix", "x=2,y=2,z=2"], ["--recompute", "full"], ["--recompute", "operations"],
                                    ["--top", "1"], ["--mem", "0.5G"], ["--fix", "d=8"])):
             with self.subTest(words=words):
                 svg = self.path(f"{i}.svg")
@@ -449,7 +455,10 @@ class Files(Case):
                 text = "\n".join("".join(part.itertext()) for part in root.iter("{http://www.w3.org/2000/svg}text"))
                 for part in ("small on 8 ranks of toy", "processor", "forward", "backward", "FSDP", "DDP", "products"):
                     self.assertIn(part, text)
-                self.assertEqual("forward again" in text, "--recompute" in words)
+                tips = "".join("".join(tip.itertext()) for tip in root.iter("{http://www.w3.org/2000/svg}title"))
+                self.assertEqual("again: " in tips, re.search(r"recompute (\w+)", text)[1] != "none")
+                if "--recompute" in words:
+                    self.assertIn("again: ", tips)
                 boxes = [float(box.get("width")) for box in root.iter("{http://www.w3.org/2000/svg}rect")
                          if "%" not in box.get("width")]
                 self.assertTrue(boxes and all(0 <= width <= 1280 for width in boxes))

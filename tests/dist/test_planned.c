@@ -58,8 +58,8 @@ static int alike_work(const qdri_task *a, const qdri_task *b)
            a->out_dtype == b->out_dtype && a->m == b->m && a->n == b->n && a->k == b->k &&
            alike_kernels(&a->kernel, &b->kernel) && a->trans_a == b->trans_a && a->trans_b == b->trans_b &&
            a->zero_tail == b->zero_tail && a->flops == b->flops && a->parameter_gradient == b->parameter_gradient &&
-           a->work.bytes == b->work.bytes && a->work.flops == b->work.flops && a->work.n_kernels == b->work.n_kernels &&
-           a->work.cost == b->work.cost;
+           a->again == b->again && a->work.bytes == b->work.bytes && a->work.flops == b->work.flops &&
+           a->work.n_kernels == b->work.n_kernels && a->work.cost == b->work.cost;
 }
 
 static int alike_transfer(const qdri_task *a, const qdri_task *b)
@@ -109,6 +109,8 @@ static void compare(const planned_case *the_case, const qdri_schedule *ran, cons
 }
 
 /* ---- what the planner says of this rank ---- */
+
+static const qdr_recompute recomputes[] = {QDR_RECOMPUTE_NONE, QDR_RECOMPUTE_OPERATIONS, QDR_RECOMPUTE_FULL};
 
 /* The nodes of a plan, where this rank is, and any number of layers. */
 static void compare_described(planned_case *the_case, qdr_stack *stack)
@@ -231,7 +233,7 @@ static transformer_desc random_desc(uint64_t *seed, int64_t cells)
                               .overlap = (int)dist_below(seed, QDR_OVERLAP_NONE + 1),
                               .n_panels = (int)dist_below(seed, 9),
                               .n_batch_parts = (int)dist_below(seed, 5),
-                              .recompute = dist_below(seed, 2) ? QDR_RECOMPUTE_OPERATIONS : QDR_RECOMPUTE_NONE};
+                              .recompute = recomputes[dist_below(seed, 3)]};
 }
 
 /* Everything in which networks differ. */
@@ -302,7 +304,6 @@ DIST_TEST(plans_are_what_examples_run)
         qdr_grid *grid = dist_random_grid(ctx, &seed);
         planned_case the_case = {.grid = grid, .desc = random_desc(&seed, cells_of(grid))};
         const transformer_desc *d = &the_case.desc;
-        the_case.desc.recompute = QDR_RECOMPUTE_NONE;
         const int64_t n_heads = 1 + dist_below(&seed, 9);
         const gpt_config config = {.network = gpt_network((qdr_network){.layers = d->n_layers,
                                                                         .hidden = n_heads * (1 + dist_below(&seed, 12)),
@@ -316,7 +317,8 @@ DIST_TEST(plans_are_what_examples_run)
                                    .dtype = d->dtype,
                                    .overlap = d->overlap,
                                    .panels = d->n_panels,
-                                   .batch_parts = d->n_batch_parts};
+                                   .batch_parts = d->n_batch_parts,
+                                   .recompute = d->recompute};
         gpt model;
         the_case.network = config.network;
         DIST_OK(gpt_create(grid, &config, &model));
@@ -360,8 +362,12 @@ static void check_memory(const planned_case *the_case, const qdr_stack *stack)
         {"optimizer", planned[QDR_MEMORY_OPTIMIZER], (double)optimizer_bytes, 0},
         {"activations", planned[QDR_MEMORY_ACTIVATIONS], (double)sizes.activations, 0},
         {"workspace", planned[QDR_MEMORY_GATHERED] + planned[QDR_MEMORY_WORKSPACE], (double)sizes.workspace, 0.1}};
+    /* How well the many values of a layer that is repeated are packed depends on how long the list is. */
+    const int is_full = plan.recompute == QDR_RECOMPUTE_FULL;
+    const double least = is_full ? 0.99 : 1, slack = is_full ? 16 * QDRI_BUFFER_ALIGN : 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        DIST_CHECK(all[i].planned >= all[i].held && (!has_most || all[i].planned <= (1 + all[i].more) * all[i].held),
+        DIST_CHECK(all[i].planned >= (all[i].more > 0 ? least * all[i].held - slack : all[i].held) &&
+                       (!has_most || all[i].planned <= (1 + all[i].more) * all[i].held),
                    "%s, %dx%dx%dx%d, layout %d, %s, panels %d, parts %d: %.0f bytes of %s planned, %.0f held",
                    the_case->network.name, plan.x, plan.y, plan.z, plan.d, (int)plan.layout, qdr_dtype_name(plan.dtype),
                    plan.panels, plan.batch_parts, all[i].planned, all[i].what, all[i].held);
@@ -375,16 +381,17 @@ static void check_network(qdr_grid *grid, void *user)
         const int is_small = i >= 6;
         if (i % 2) the_case.network.local_rotary = the_case.network.rotary; /* and one table for both */
         transformer made = {.stack = NULL};
-        the_case.desc = (transformer_desc){.network = &the_case.network,
-                                           .has_ends = 1,
-                                           .n_layers = the_case.network.layers,
-                                           .n_sequences = (is_small ? 3 : 8) * cells_of(grid),
-                                           .sequence = is_small ? 11 : 32,
-                                           .dtype = i & 2 ? QDR_BF16 : QDR_F32,
-                                           .layout = i & 1 ? QDR_SCATTERED : QDR_REPLICATED,
-                                           .n_panels = i < 4 || is_small ? 1 : 2,
-                                           .n_batch_parts = i < 4 || is_small ? 1 : 2,
-                                           .recompute = i < 2 || i > 5 ? QDR_RECOMPUTE_OPERATIONS : QDR_RECOMPUTE_NONE};
+        the_case.desc = (transformer_desc){
+            .network = &the_case.network,
+            .has_ends = 1,
+            .n_layers = the_case.network.layers,
+            .n_sequences = (is_small ? 3 : 8) * cells_of(grid),
+            .sequence = is_small ? 11 : 32,
+            .dtype = i & 2 ? QDR_BF16 : QDR_F32,
+            .layout = i & 1 ? QDR_SCATTERED : QDR_REPLICATED,
+            .n_panels = i < 4 || is_small ? 1 : 2,
+            .n_batch_parts = i < 4 || is_small ? 1 : 2,
+            .recompute = recomputes[(i < 2 || i > 5) + (the_case.network.heads + i) % 2]};
         DIST_OK(transformer_create(grid, &the_case.desc, &made));
         check_memory(&the_case, made.stack);
         qdr_stack_destroy(&made.stack);
