@@ -85,7 +85,7 @@ static const option_spec specs[] = {
     {"overlap", 0, "on|off", "overlap collectives with products; default: on", OPTION_CHOICE, AT(is_serial)},
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it", OPTION_CHOICE, AT(dtype),
      .words = DTYPE_WORDS},
-    {"runnable", 0, NULL, "search only plans that this version's runtime can run", OPTION_FLAG, AT(is_runnable)},
+    {"runnable", 0, NULL, "refuse a network that this version cannot run; all plans of the others run", OPTION_FLAG, AT(is_runnable)},
     {"top", 0, "N", "number of grids to show, 1 to 64; default 10", OPTION_INT, AT(search.n_best), 1, QDR_MAX_BEST},
     {"why-not", 0, "GRID[:LEVELS]", "explain why this grid, with these levels, is not the best", OPTION_OTHER,
      AT(why_not), .take = take_why_not},
