@@ -114,7 +114,7 @@ static void choose_segment(qdri_net *net, int first, int last)
             continue;
         }
         node->again_at = last;
-        node->saved_passes = !qdri_op_repeats(node->kind); /* else from what was saved */
+        node->saved_passes = node->saved_bytes > 0 && !qdri_op_repeats(node->kind); /* else from what was saved */
         for (int j = 0; j < node->n_in; j++) {
             qdri_edge *in = &net->edges[node->in[j]];
             need(in, from);

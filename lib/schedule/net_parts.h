@@ -64,7 +64,7 @@ const char *qdri_product_type_name(qdr_product_type type);
 /* ops/table.c */
 /* Adds the tasks of an operation for one part of its rows; for all rows if it needs them at once. */
 void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part);
-/* The same of one that repeats what it made. */
+/* The same of one that makes its output again, from what was saved if that is less work. */
 void qdri_op_repeat_tasks(qdri_builder *builder, const qdri_net *net, int number, int part);
 /* d_in: where the gradients of the inputs go. accumulates: bit i: add to that of input i, bit QDR_MAX_OP_INPUTS + i: to
  * that of parameter i. */

@@ -74,12 +74,11 @@ static void end_node(qdri_builder *builder, const qdri_net *net, int number, int
         qdri_linear_forward_bias(builder, &node->layer.shape, &refs, part, 0);
 }
 
-/* again: it is repeated, with what was saved if that lasts. */
 static void begin_node(qdri_builder *builder, const qdri_net *net, int number, int part, int again, qdri_ref w)
 {
     const qdri_node *node = &net->nodes[number];
     if (!qdri_node_is_layer(node)) {
-        (again && !node->saved_passes ? qdri_op_repeat_tasks : qdri_op_forward_tasks)(builder, net, number, part);
+        (again ? qdri_op_repeat_tasks : qdri_op_forward_tasks)(builder, net, number, part);
         return;
     }
     const qdri_layer_refs refs = layer_refs(net, node);

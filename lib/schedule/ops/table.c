@@ -66,7 +66,8 @@ void qdri_op_forward_tasks(qdri_builder *builder, const qdri_net *net, int numbe
 void qdri_op_repeat_tasks(qdri_builder *builder, const qdri_net *net, int number, int part)
 {
     const qdri_op_part p = part_of(builder, net, number, part);
-    ops[p.node->kind]->repeat(&p);
+    const qdri_op *op = ops[p.node->kind];
+    (op->repeat ? op->repeat : op->forward)(&p);
 }
 
 void qdri_op_backward_tasks(qdri_builder *builder, const qdri_net *net, int number, int part, const qdri_ref *d_in,
