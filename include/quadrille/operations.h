@@ -166,8 +166,8 @@ typedef struct qdr_op_desc {
      * own, if a call of the library left one. A status > 0, such as QDR_PENDING, becomes QDR_ERR_ARGUMENT. */
     qdr_op_fn forward, backward;
     void *user;
-    int may_repeat; /**< 1: forward may run a second time before a backward (QDR_RECOMPUTE_FULL), in another pass than the
-                       first: from the same inputs it writes the same output and saved bytes */
+    int may_repeat; /**< 1: forward may run a second time, before a backward (QDR_RECOMPUTE_FULL): from the same inputs
+                       it writes the same output and saved bytes */
 } qdr_op_desc;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_add_op(qdr_stack *stack, const qdr_op_desc *desc, qdr_edge *out);
 

@@ -268,7 +268,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_explain(qdr_model *model, const qdr_p
 /** No passes will be added. */
 typedef enum qdr_timeline_pass {
     QDR_PASS_FORWARD = 0, /**< with levels: of the first micro-batch, which returns updated parameters */
-    QDR_PASS_RECOMPUTE, /**< where other software would; what this library repeats is part of the backward */
+    QDR_PASS_RECOMPUTE, /**< what is made again: of other software a pass of its own, else a part of the backward */
     QDR_PASS_BACKWARD, /**< of the last micro-batch, which sums gradients over d */
     QDR_N_PASSES
 } qdr_timeline_pass;
@@ -280,8 +280,8 @@ typedef struct qdr_timeline_span {
     int is_product; /**< of matrices, on the processor */
     const char *name; /**< of the layer or operation, "qkv"; valid forever */
     const char *kind; /**< "product", "all-reduce", …; valid forever */
-    double begin_secs, end_secs; /**< from the start of the pass through this layer; clipped to its start and end */
-    int is_again; /**< the backward repeats it */
+    double begin_secs, end_secs; /**< from the start of the pass through this layer (of the backward, if the time of
+                                    QDR_PASS_RECOMPUTE is 0); clipped to its start and end */
 } qdr_timeline_span;
 typedef void (*qdr_timeline_fn)(const qdr_timeline_span *span, void *user);
 /** Passes all simulated tasks to `each`, of the layer itself and of other layers meanwhile (gathering ahead, pending

@@ -58,8 +58,8 @@ double qdri_rotary_frequency(const qdr_rotary *rotary, int64_t i, int64_t sequen
 
 enum { QDRI_NETWORK_NODES_OF_LAYER = 14, QDRI_NETWORK_NODES_OF_ENDS = 4 }; /* at most */
 
-/* Before a node of this layer is added, of n_layers (others: of the ends): begins or ends a segment, of as many layers as
- * the net's options say. */
+/* Before a node of this layer is added, of n_layers (others: of the ends): begins or ends a segment, of as many layers
+ * as the net's options say. */
 void qdri_network_enter(qdri_net *net, int64_t layer, int64_t n_layers);
 
 /* Has the nodes added, from `in`, the tokens or, without ends, an activation of `hidden` columns over x. out: the

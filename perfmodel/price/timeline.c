@@ -21,11 +21,10 @@ static double end_of(const timeline *t, int task) { return task < 0 ? 0 : t->wor
 static void show(const timeline *t, const qdri_task *task, const qdri_sim_span *when, double begin, double end,
                  qdr_timeline_pass pass)
 {
-    qdr_timeline_span span = {.pass = pass,
+    qdr_timeline_span span = {.pass = task->again ? QDR_PASS_RECOMPUTE : pass,
                               .kind = qdri_task_name(task),
                               .name = task->name,
                               .is_product = task->kind == QDRI_TASK_PRODUCT,
-                              .is_again = task->again,
                               .channel = -1,
                               .begin_secs = fmax(when->start_secs, begin) - begin,
                               .end_secs = fmin(when->end_secs, end) - begin};

@@ -76,29 +76,42 @@ static void draw_box(FILE *file, const layer_picture *picture, int pass, double 
             width > 4 ? "stroke=\"white\" stroke-width=\"0.6\"" : "");
 }
 
+/* The pass in which it is drawn: what the backward repeats has no pass of its own. */
+static int pass_of(const layer_picture *picture, const qdr_timeline_span *span)
+{
+    return picture->secs[span->pass] > 0 ? (int)span->pass : QDR_PASS_BACKWARD;
+}
+
+static int is_again(const layer_picture *picture, const qdr_timeline_span *span)
+{
+    return (int)span->pass != pass_of(picture, span);
+}
+
 static void draw_span(FILE *file, const layer_picture *picture, const qdr_timeline_span *span, double top)
 {
     const double y = y_of(picture, span->channel, top);
-    svg_begin_tip(file, "%s%s: %s, %s", span->name, span->is_again ? " again" : "", span->kind, time_in_words(span->end_secs - span->begin_secs).text);
+    svg_begin_tip(file, "%s%s: %s, %s", span->name, is_again(picture, span) ? " again" : "", span->kind,
+                  time_in_words(span->end_secs - span->begin_secs).text);
     if (span->channel >= 0) {
         /* The part of a collective that overlaps with computation is drawn again on top. */
-        draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y, SVG_EXPOSED);
+        draw_box(file, picture, pass_of(picture, span), span->begin_secs, span->end_secs, y, SVG_EXPOSED);
         for (int i = 0; i < picture->n; i++) {
             const qdr_timeline_span *work = &picture->spans[i];
             const double begin = fmax(work->begin_secs, span->begin_secs), end = fmin(work->end_secs, span->end_secs);
-            if (work->channel >= 0 || work->pass != span->pass || begin >= end) continue;
-            const double left = x_of(picture, (int)span->pass, begin);
-            svg_box(file, left, y, x_of(picture, (int)span->pass, end) - left + 0.05, LAYER_LANE, SVG_HIDDEN, "");
+            if (work->channel >= 0 || pass_of(picture, work) != pass_of(picture, span) || begin >= end) continue;
+            const double left = x_of(picture, pass_of(picture, span), begin);
+            svg_box(file, left, y, x_of(picture, pass_of(picture, span), end) - left + 0.05, LAYER_LANE, SVG_HIDDEN,
+                    "");
         }
     } else {
-        draw_box(file, picture, (int)span->pass, span->begin_secs, span->end_secs, y,
-                 span->is_again     ? COLOUR_AGAIN
-                 : span->is_product ? SVG_PRODUCT
-                                    : SVG_WORK);
+        draw_box(file, picture, pass_of(picture, span), span->begin_secs, span->end_secs, y,
+                 is_again(picture, span) ? COLOUR_AGAIN
+                 : span->is_product      ? SVG_PRODUCT
+                                         : SVG_WORK);
     }
-    const double x = x_of(picture, (int)span->pass, span->begin_secs);
-    const double end = x_of(picture, (int)span->pass, span->end_secs);
-    const int is_dark = span->channel >= 0 || span->is_product || span->is_again;
+    const double x = x_of(picture, pass_of(picture, span), span->begin_secs);
+    const double end = x_of(picture, pass_of(picture, span), span->end_secs);
+    const int is_dark = span->channel >= 0 || span->is_product || is_again(picture, span);
     if (end - x >= LAYER_LETTER * (double)strlen(span->name) + 4) /* there is room for the name */
         svg_text(file, (x + end) / 2, y + LAYER_LANE - 7,
                  is_dark ? SVG_MIDDLE " font-size=\"11\" fill=\"white\"" : SVG_MIDDLE " font-size=\"11\"", "%s",
@@ -166,12 +179,18 @@ static const struct {
     qdr_time_term term;
     const char *colour, *text;
 } terms[] = {
-    {QDR_TIME_PRODUCTS, SVG_PRODUCT, "products"},   {QDR_TIME_ATTENTION, "#5b93cf", "attention"},
-    {QDR_TIME_KERNELS, SVG_WORK, "other kernels"},  {QDR_TIME_ENDS, "#c9dff2", "embedding, head, loss"},
-    {QDR_TIME_RECOMPUTE, COLOUR_AGAIN, "recomputing"}, {QDR_TIME_OPTIMIZER, "#5a5a5a", "optimizer"},
-    {QDR_TIME_X, "#8c2d04", "waiting for x"},       {QDR_TIME_Y, SVG_EXPOSED, "waiting for y"},
-    {QDR_TIME_Z, "#f08c42", "waiting for z"},       {QDR_TIME_D, "#f9c48c", "waiting for d"},
-    {QDR_TIME_BUBBLE, "#d0d0d0", "bubble"},         {QDR_TIME_HOST, "#a0a0a0", "waiting for the host"},
+    {QDR_TIME_PRODUCTS, SVG_PRODUCT, "products"},
+    {QDR_TIME_ATTENTION, "#5b93cf", "attention"},
+    {QDR_TIME_KERNELS, SVG_WORK, "other kernels"},
+    {QDR_TIME_ENDS, "#c9dff2", "embedding, head, loss"},
+    {QDR_TIME_RECOMPUTE, COLOUR_AGAIN, "recomputing"},
+    {QDR_TIME_OPTIMIZER, "#5a5a5a", "optimizer"},
+    {QDR_TIME_X, "#8c2d04", "waiting for x"},
+    {QDR_TIME_Y, SVG_EXPOSED, "waiting for y"},
+    {QDR_TIME_Z, "#f08c42", "waiting for z"},
+    {QDR_TIME_D, "#f9c48c", "waiting for d"},
+    {QDR_TIME_BUBBLE, "#d0d0d0", "bubble"},
+    {QDR_TIME_HOST, "#a0a0a0", "waiting for the host"},
 };
 enum { N_TERMS = sizeof terms / sizeof *terms };
 

@@ -108,7 +108,7 @@ const command command_predict = {
             "  tp pp dp cp ep [1]               ranks of each parallelism; dp [gpus / (tp * pp)]\n"
             "  zero [0] shards [dp]             ZeRO stage, 0 to 3; with 3 (FSDP): the ranks that share one copy\n"
             "  micro_batch [1] interleave [1]   sequences of a forward pass; parts of a pipeline stage\n"
-            "  recompute [none]                 none, attention or full as other software does them, operations, or\n"
+            "  recompute [none]                 none; attention or full, as other software does them; operations;\n"
             "                                   segments: what plan --recompute full means\n"
             "  layout [replicated]              of activations between tp ranks: replicated or scattered\n"
             "  overlap [all]                    none, all, or weights, rows and gradients joined by +\n"

@@ -38,8 +38,8 @@ typedef struct qdri_op {
     void (*forward)(const qdri_op_part *part);
     void (*backward)(const qdri_op_part *part); /* NULL: gradients are passed on */
     int backward_needs; /* sum of QDRI_NEEDS_… */
-    /* Makes the output of a forward again, from the inputs and what was saved; NULL: that is no less work than `forward`,
-     * which saves again. */
+    /* Makes the output of a forward again, from the inputs and what was saved; NULL: that is no less work than
+     * `forward`, which saves again. */
     void (*repeat)(const qdri_op_part *part);
 } qdri_op;
 #define QDRI_DECLARE_OP(kind, file) extern const qdri_op qdri_##file##_op;

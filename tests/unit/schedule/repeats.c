@@ -229,7 +229,7 @@ static void drop(stack *s)
     memset(s, 0, sizeof *s);
 }
 
-static int n_rounds(void) { return getenv("QDR_TEST_LONG") ? 10000 : 400; }
+static int n_rounds(void) { return getenv("QDR_TEST_LONG") ? 10000 : 2000; }
 
 TEST(reads_see_what_they_should)
 {
