@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NumPy files: read by mapping them, written under a temporary name first.
- *
- * Read: versions 1 to 3, little-endian float16, float32 and float64, C order, one or two dimensions. Written: version
- * 1. The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
+/* NumPy files: read by mapping them, written under a temporary name first. Read: little-endian float16, float32 and
+ * float64, and what quadrille_private/npy.h says. Written: version 1. */
 #ifndef QUADRILLE_SRC_COMMON_NPY_H
 #define QUADRILLE_SRC_COMMON_NPY_H
 
+#include <quadrille_private/npy.h>
 #include <quadrille_private/output.h>
 
 #include "common/failure.h"
 
-#define NPY_MAX_DIMS 2
-
 typedef struct npy_array {
     qdr_dtype dtype; /* QDR_F16, QDR_F32 or QDR_F64 */
     int n_dims; /* 1 or 2 */
-    int64_t shape[NPY_MAX_DIMS];
+    int64_t shape[QDR_NPY_MAX_DIMS];
     const void *data; /* row-major, aligned to its elements; valid until npy_close() */
     void *map; /* the file, or NULL */
     size_t map_bytes;
