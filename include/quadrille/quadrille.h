@@ -27,6 +27,7 @@
 #include "safetensors.h"
 #include "stack.h"
 #include "status.h"
+#include "tokens.h"
 #include "topo.h"
 #include "types.h"
 #include "version.h"

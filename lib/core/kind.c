@@ -7,6 +7,7 @@
 
 #define SAVE_TENSORS "load it in Python, and save its tensors with safetensors.torch.save_file()"
 #define SAVE_ARRAYS "load it in Python, and save it with safetensors.numpy.save_file()"
+#define SAVE_TOKENS "load it in Python, and save its tokens with numpy.save()"
 #define SAVE_TEXT "save it as UTF-8"
 
 /* Kinds by the bytes with which they begin, of which the first that fits counts. */
@@ -27,6 +28,8 @@ static const struct {
     {"\x89HDF\r\n\x1a\n", 8, "an HDF5 file, as Keras writes them: " SAVE_ARRAYS},
     {"\x93NUMPY", 6, "a NumPy array (.npy): " SAVE_ARRAYS},
     {"GGUF", 4, "a GGUF file of llama.cpp: use the safetensors files from which it was made"},
+    {"PAR1", 4, "a Parquet file: " SAVE_TOKENS},
+    {"ARROW1", 6, "an Arrow file: " SAVE_TOKENS},
     {"\x1f\x8b", 2, "a gzip archive: unpack it with gunzip"},
     {"\x28\xb5\x2f\xfd", 4, "a Zstandard archive: unpack it with unzstd"},
     {"\xfd"

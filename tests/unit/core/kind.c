@@ -21,6 +21,8 @@ TEST(kinds)
         {BYTES("\x89HDF\r\n\x1a\n"), "HDF5"},
         {BYTES("GGUF\003\0\0\0"), "GGUF"},
         {BYTES("\x93NUMPY\001\0v\0"), "(.npy)"},
+        {BYTES("PAR1\025\0"), "Parquet"},
+        {BYTES("ARROW1\0\0"), "Arrow"},
         {BYTES("\x1f\x8b\010\0"), "gunzip"},
         {BYTES("version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"},
         {BYTES("\n<!DOCTYPE html><html>"), "web page"},

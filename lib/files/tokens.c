@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources of tokens, and windows of them. */
+#include "quadrille/tokens.h"
+
+#include <glob.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/size.h"
+#include "core/sized.h"
+#include "files/shuffle.h"
+#include "files/token_file.h"
+
+typedef struct source {
+    qdri_token_file *files;
+    int n_files, capacity;
+    int64_t n, n_train; /* tokens; those from n_train on are for validation */
+    uint64_t share; /* of what the sources before it leave, in 2^-32 */
+} source;
+
+struct qdr_tokens {
+    qdr_tokens_opts opts;
+    int64_t limit; /* each token is less */
+    source *sources;
+    int n_sources;
+};
+
+static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- opening ---- */
+
+static qdr_status check_new(const qdr_tokens *t, const qdri_token_file *file)
+{
+    for (int s = 0; s < t->n_sources && !file->text; s++)
+        for (int i = 0; i < t->sources[s].n_files; i++) {
+            const qdri_token_file *other = &t->sources[s].files[i];
+            if (!other->text && other->device == file->device && other->node == file->node)
+                return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is named twice; name it once, with the weight of both",
+                                file->name);
+        }
+    if (t->opts.documents != QDR_DOCUMENTS_INDEX || file->n_documents) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s has no .idx of Megatron that says where documents end; name the token that "
+                    "ends them",
+                    file->name);
+}
+
+static qdr_status add_file(qdr_tokens *t, source *to, const qdr_token_source *from, const char *path)
+{
+    qdri_token_file file = {.text = from->text, .bytes = from->text_bytes, .at = to->n};
+    QDR_TRY(qdri_list_grow((void **)&to->files, to->n_files, &to->capacity, sizeof file, "a list of files"));
+    QDR_TRY(qdri_strdup(path, &file.path));
+    qdr_status status = qdri_token_file_open(&file, t->opts.format);
+    if (status == QDR_OK) status = check_new(t, &file);
+    if (status != QDR_OK) return qdri_token_file_close(&file), status;
+    to->files[to->n_files++] = file;
+    to->n += file.n;
+    return QDR_OK;
+}
+
+/* A name with the letters of a pattern may be a file all the same. */
+static qdr_status add_files(qdr_tokens *t, source *to, const qdr_token_source *from)
+{
+    struct stat info;
+    glob_t found;
+    if (!from->path) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: a source has no path");
+    const int code = from->text || stat(from->path, &info) == 0 ? GLOB_NOMATCH : glob(from->path, 0, NULL, &found);
+    if (code == GLOB_NOSPACE) return QDR_FAIL(QDR_ERR_MEMORY, "tokens: out of memory for a list of files");
+    if (code) return add_file(t, to, from, from->path);
+    qdr_status status = QDR_OK;
+    for (size_t i = 0; i < found.gl_pathc && status == QDR_OK; i++) status = add_file(t, to, from, found.gl_pathv[i]);
+    globfree(&found);
+    return status;
+}
+
+static qdr_status add_source(qdr_tokens *t, const qdr_token_source *from)
+{
+    source *to = &t->sources[t->n_sources++];
+    const int64_t context = t->opts.context, needed = t->opts.only_validation ? 2 : 10 * (context + 1);
+    QDR_TRY(add_files(t, to, from));
+    to->n_train = t->opts.only_validation ? 0 : to->n - to->n / 10;
+    if (to->n >= needed) return QDR_OK;
+    if (t->opts.only_validation)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %" PRId64 " token%s, but two are needed: the second is predicted",
+                        to->files->name, to->n, to->n == 1 ? "" : "s");
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "%s has %" PRId64 " tokens, but a context of %" PRId64 " needs %" PRId64 ": the last tenth, used "
+                    "for validation, must hold one context plus one token; use more data or a shorter context",
+                    to->files->name, to->n, context, needed);
+}
+
+/* Each source takes its share of what those before it leave. */
+static qdr_status take_weights(qdr_tokens *t, const qdr_token_source *from)
+{
+    double sum = 0, left = 0;
+    for (int s = 0; s < t->n_sources; s++) sum += from[s].weight;
+    for (int s = t->n_sources - 1; s >= 0; s--) {
+        const double weight = from[s].weight;
+        if (!(weight > 0) || !(sum <= 1e300) || weight < 1e-6 * sum)
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "%s has weight %g of %g; give each source a positive number, at least a millionth of the "
+                            "sum",
+                            from[s].path, weight, sum);
+        left += weight;
+        t->sources[s].share = (uint64_t)(weight / left * 0x1p32 + 0.5);
+    }
+    return QDR_OK;
+}
+
+static qdr_status check_opts(const qdr_tokens_opts *opts, int n_sources)
+{
+    const int64_t most_context = 1 << 24, most = (int64_t)1 << 31;
+    if (n_sources < 1 || opts->context < 1 || opts->context > most_context || opts->vocab < 0 || opts->vocab > most ||
+        (int)opts->format < 0 || opts->format > QDR_TOKENS_TEXT || (int)opts->documents < 0 ||
+        opts->documents > QDR_DOCUMENTS_INDEX)
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tokens: %d sources, a context of %" PRId64 ", a vocabulary of %" PRId64 ", format %d, "
+                        "documents %d: one of them is out of its range",
+                        n_sources, opts->context, opts->vocab, (int)opts->format, (int)opts->documents);
+    if (opts->documents != QDR_DOCUMENTS_TOKEN ||
+        (opts->document_token >= 0 && opts->document_token < (opts->vocab ? opts->vocab : most)))
+        return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT,
+                    "tokens: documents end with token %" PRId64 ", which the vocabulary of %" PRId64 " does not have",
+                    opts->document_token, opts->vocab);
+}
+
+static qdr_status fill(qdr_tokens *t, const qdr_token_source *sources, int n_sources)
+{
+    QDR_TRY(QDRI_NEW(n_sources, "sources of tokens", &t->sources));
+    for (int s = 0; s < n_sources; s++) QDR_TRY(add_source(t, &sources[s]));
+    return take_weights(t, sources);
+}
+
+qdr_status qdr_tokens_open(const qdr_token_source *sources, int n_sources, const qdr_tokens_opts *opts,
+                           qdr_tokens **tokens)
+{
+    qdr_tokens_opts own;
+    if (tokens) *tokens = NULL;
+    if (!tokens || !sources) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: the sources or the result pointer is NULL");
+    QDR_TRY(QDRI_TAKE(qdr_tokens_opts, opts, &own));
+    QDR_TRY(check_opts(&own, n_sources));
+    QDR_TRY(QDRI_NEW(1, "tokens", tokens));
+    **tokens = (qdr_tokens){.opts = own, .limit = own.vocab ? own.vocab : (int64_t)1 << 31};
+    const qdr_status status = fill(*tokens, sources, n_sources);
+    if (status != QDR_OK) qdr_tokens_close(tokens);
+    return status;
+}
+
+void qdr_tokens_close(qdr_tokens **tokens)
+{
+    qdr_tokens *t = tokens ? *tokens : NULL;
+    if (!t) return;
+    for (int s = 0; s < t->n_sources; s++) {
+        for (int i = 0; i < t->sources[s].n_files; i++) qdri_token_file_close(&t->sources[s].files[i]);
+        free(t->sources[s].files);
+    }
+    free(t->sources);
+    free(t);
+    *tokens = NULL;
+}
+
+/* ---- windows ---- */
+
+static int64_t n_train_windows(const qdr_tokens *t, const source *s)
+{
+    const int64_t n = (s->n_train - t->opts.context) / t->opts.context;
+    return n < 1 ? 1 : n;
+}
+
+static int64_t n_validation_windows(const qdr_tokens *t, const source *s)
+{
+    return (s->n - s->n_train - 1) / t->opts.context;
+}
+
+static int64_t n_evaluation_windows(const qdr_tokens *t, const source *s)
+{
+    return qdri_ceil_div(s->n - s->n_train - 1, t->opts.context);
+}
+
+qdr_status qdr_tokens_get_info(const qdr_tokens *t, qdr_tokens_info *info)
+{
+    qdr_tokens_info own = {.is_text = 1};
+    QDR_TRY(QDRI_CLEAR(qdr_tokens_info, info));
+    if (!t) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: they are NULL");
+    for (const source *s = t->sources; s < t->sources + t->n_sources; s++) {
+        own.n_tokens += s->n, own.n_train += s->n_train, own.n_files += s->n_files;
+        own.n_windows += s->n_train ? n_train_windows(t, s) : 0;
+        own.n_validation += n_validation_windows(t, s), own.n_evaluation += n_evaluation_windows(t, s);
+        for (int i = 0; i < s->n_files; i++) own.is_text &= s->files[i].is_text;
+    }
+    QDRI_GIVE(qdr_tokens_info, info, &own);
+    return QDR_OK;
+}
+
+static qdr_status read_source(const qdr_tokens *t, const source *s, int64_t first, int64_t n, int32_t *to)
+{
+    for (const qdri_token_file *file = s->files; n; file++) {
+        const int64_t from = first - file->at, some = lesser(n, file->n - from);
+        if (some <= 0) continue;
+        QDR_TRY(qdri_token_file_read(file, t->limit, from, some, to));
+        first += some, to += some, n -= some;
+    }
+    return QDR_OK;
+}
+
+/* keys[i] = i where a document begins behind the first of the n tokens. */
+static qdr_status find_documents(const qdr_tokens *t, const source *s, int64_t first, int64_t n, const int32_t *tokens,
+                                 int32_t *keys)
+{
+    const qdr_token_documents kind = t->opts.documents;
+    for (const qdri_token_file *file = s->files; kind && file < s->files + s->n_files; file++) {
+        const int64_t row = file->at - first; /* of the file's first token */
+        if (row >= n || row + file->n <= 0) continue;
+        if (row > 0) keys[row] = (int32_t)row;
+        for (int64_t at = row < 0 ? 1 - row : 0; kind == QDR_DOCUMENTS_INDEX; at++) {
+            QDR_TRY(qdri_token_file_document(file, at, &at));
+            if (at >= file->n || row + at >= n) break;
+            keys[row + at] = (int32_t)(row + at);
+        }
+    }
+    for (int64_t i = 1; i < n && kind == QDR_DOCUMENTS_TOKEN; i++)
+        if (tokens[i - 1] == t->opts.document_token) keys[i] = (int32_t)i;
+    return QDR_OK;
+}
+
+/* Writes the sequence at `first`, of tokens before `end`, as number i of the rows. scratch: 2·(C + 1) numbers. */
+static qdr_status put_window(const qdr_tokens *t, const source *s, int64_t first, int64_t end, int32_t *scratch,
+                             qdr_token_rows rows, int64_t i)
+{
+    const int64_t context = t->opts.context, n = lesser(context + 1, end - first);
+    int32_t *tokens = scratch, *keys = scratch + context + 1, key = 0;
+    memset(scratch, 0, 2 * (size_t)(context + 1) * sizeof *scratch);
+    if (n > 0) QDR_TRY(read_source(t, s, first, n, tokens));
+    if (n > 0) QDR_TRY(find_documents(t, s, first, n, tokens, keys));
+    for (int64_t row = 0, to = i * context; row < context; row++, to++) {
+        const int ends = row + 1 >= n || keys[row + 1] == row + 1;
+        if (keys[row]) key = keys[row];
+        rows.tokens[to] = tokens[row];
+        rows.targets[to] = ends ? -1 : tokens[row + 1];
+        if (rows.first_keys) rows.first_keys[to] = key;
+    }
+    return QDR_OK;
+}
+
+/* Consecutive windows, shuffled; each pass has another order, and another first token. */
+static int64_t train_place(const qdr_tokens *t, const source *s, int64_t number)
+{
+    const int64_t context = t->opts.context, n = n_train_windows(t, s);
+    const uint64_t key = qdri_mix(qdri_mix((uint64_t)t->opts.seed) + (uint64_t)(number / n)); /* of this pass */
+    const int64_t first = (int64_t)(key % (uint64_t)(s->n_train - n * context));
+    return first + context * (int64_t)qdri_shuffled((uint64_t)(number % n), (uint64_t)n, key);
+}
+
+/* How many of the first k sequences a share takes. */
+static int64_t taken(int64_t k, uint64_t share)
+{
+    const uint64_t n = (uint64_t)k;
+    return (int64_t)((n >> 32) * share + ((n & UINT32_MAX) * share >> 32));
+}
+
+/* The source of sequence k, and which of its own that is. */
+static const source *choose(const qdr_tokens *t, int64_t *k)
+{
+    const source *s = t->sources;
+    for (; s < t->sources + t->n_sources - 1; s++) {
+        const int64_t n = taken(*k, s->share);
+        const int takes = taken(*k + 1, s->share) > n;
+        *k = takes ? n : *k - n;
+        if (takes) break;
+    }
+    return s;
+}
+
+/* The source of validation window `index`, and where it begins; without one an empty window. */
+static const source *find_validation(const qdr_tokens *t, int64_t index, int64_t n_all, int64_t *first, int64_t *end)
+{
+    int64_t sum = 0, before = 0;
+    qdr_tokens_info all = {QDR_INIT(qdr_tokens_info)};
+    if (qdr_tokens_get_info(t, &all) != QDR_OK || index >= (n_all ? n_all : all.n_evaluation)) return NULL;
+    for (const source *s = t->sources; s < t->sources + t->n_sources; s++) {
+        sum += n_validation_windows(t, s);
+        const double share = (double)n_all * (double)sum / (double)(all.n_validation ? all.n_validation : 1);
+        const int64_t n = n_all ? (int64_t)floor(share + 0.5) - before : n_evaluation_windows(t, s);
+        const int64_t i = index - before, places = s->n - s->n_train - t->opts.context;
+        before += n;
+        *end = s->n;
+        *first = s->n_train + (!n_all ? i * t->opts.context : n > 1 ? (places - 1) * i / (n - 1) : 0);
+        if (i < n) return s;
+    }
+    return NULL;
+}
+
+typedef struct wanted {
+    int64_t first, n, n_all;
+    int is_training;
+} wanted;
+
+static qdr_status put_windows(const qdr_tokens *t, wanted windows, qdr_token_rows rows)
+{
+    int32_t *scratch = NULL;
+    if (!t || !rows.tokens || !rows.targets || windows.first < 0 || windows.n < 0 || windows.n_all < 0)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: %" PRId64 " windows from %" PRId64 " on, or NULL", windows.n,
+                        windows.first);
+    if (windows.is_training && t->opts.only_validation)
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: they are opened for validation only");
+    QDR_TRY(QDRI_NEW(2 * (t->opts.context + 1), "a window of tokens", &scratch));
+    qdr_status status = QDR_OK;
+    for (int64_t i = 0; i < windows.n && status == QDR_OK; i++) {
+        int64_t k = windows.first + i, first = 0, end = 0;
+        const source *s = windows.is_training ? choose(t, &k) : find_validation(t, k, windows.n_all, &first, &end);
+        if (windows.is_training) first = train_place(t, s, k), end = s->n_train;
+        status = put_window(t, s, first, end, scratch, rows, i);
+    }
+    free(scratch);
+    return status;
+}
+
+qdr_status qdr_tokens_train(const qdr_tokens *t, int64_t first, int64_t n, qdr_token_rows rows)
+{
+    return put_windows(t, (wanted){first, n, 0, 1}, rows);
+}
+
+qdr_status qdr_tokens_validate(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, qdr_token_rows rows)
+{
+    return put_windows(t, (wanted){first, n, n_all, 0}, rows);
+}
+
+qdr_status qdr_tokens_read(const qdr_tokens *t, int64_t first, int64_t n, int32_t *to)
+{
+    for (const source *s = t ? t->sources : NULL; s && first >= 0 && n >= 0 && s < t->sources + t->n_sources; s++) {
+        const int64_t some = lesser(n, s->n - first);
+        if (n == 0) return QDR_OK;
+        if (some > 0) {
+            QDR_TRY(read_source(t, s, first, some, to));
+            to += some, n -= some, first += some;
+        }
+        first -= s->n;
+    }
+    if (t && n == 0) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: there are no %" PRId64 " from %" PRId64 " on", n, first);
+}
