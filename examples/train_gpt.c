@@ -33,17 +33,15 @@ static double learning_rate(const settings *set, int64_t step)
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
-    const int64_t per_forward = run->model.config.n_sequences;
-    const int64_t number = training_sequences(run, step);
+    const int64_t per_forward = run->model.config.n_sequences,
+                  n_forwards = (set->how.batch + per_forward - 1) / per_forward;
+    const corpus_part batch = {training_sequences(run, step), set->how.batch, n_forwards * per_forward, 0, 1};
     double sum = 0;
     int64_t n = 0;
+    TRY(corpus_take(&run->text, batch, run->sentence));
     TRY(qdr_adamw_set_rate(run->optimizer, learning_rate(set, step)));
     for (int64_t first = 0; first < set->how.batch; first += per_forward) {
-        for (int64_t i = 0; i < per_forward; i++)
-            run->starts[i] = first + i < set->how.batch ? corpus_train_window(&run->text, set->how.context,
-                                                                              (uint64_t)set->seed, number + first + i)
-                                                        : -1;
-        TRY(gpt_fill(&run->model, run->text.bytes, run->starts));
+        TRY(gpt_fill_rows(&run->model, corpus_rows(&run->text, first)));
         TRY(gpt_step_run(&run->step, first > 0, first + per_forward >= set->how.batch));
         TRY(training_add_loss(run, &sum, &n)); /* waits for everything that was enqueued, so it comes last */
     }
@@ -219,9 +217,8 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     qdr_adamw_destroy(&run->optimizer);
     gpt_destroy(&run->model);
     qdr_grid_destroy(&run->grid);
-    corpus_free(&run->text);
+    corpus_close(&run->text);
     saved_run_free(&run->saved);
-    free(run->starts);
     free(run->losses);
     const qdr_status closed = run->log ? qdr_output_commit(&run->log) : QDR_OK;
     free(run);

@@ -1,36 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text to train on. */
+/* What to train on. */
 #include "corpus.h"
 
 #include <dirent.h>
-#include <quadrille_private/input.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "program.h"
+#include "src/common/process.h"
 #include "src/common/reference.h"
 
 #define LICENSES "/usr/share/common-licenses"
 #define BIBLE "echo 'gen1:1-rev22:21' | bible -f 2>/dev/null"
-#define MAX_BYTES ((int64_t)1 << 31)
 
-/* Appends all of `file` to the text. 0: out of memory, or more than 2 GiB. */
+/* ---- texts that are installed ---- */
+
+/* Appends all of `file` to the text. 0: out of memory. */
 static int append(corpus *text, FILE *file)
 {
-    size_t capacity = (size_t)text->n_bytes, n = capacity;
-    for (;;) {
-        if (n == capacity) {
-            capacity = capacity < 65536 ? 65536 : 2 * capacity;
-            uint8_t *bigger = n < (size_t)MAX_BYTES ? realloc(text->bytes, capacity) : NULL;
-            if (bigger == NULL) return 0;
-            text->bytes = bigger;
-        }
-        const size_t got = fread(text->bytes + n, 1, capacity - n, file);
-        n += got;
-        if (got == 0) break;
+    char some[65536];
+    for (size_t n; (n = fread(some, 1, sizeof some, file)) > 0; text->text_bytes += (int64_t)n) {
+        char *longer = realloc(text->text, (size_t)text->text_bytes + n);
+        if (!longer) return 0;
+        text->text = longer;
+        memcpy(longer + text->text_bytes, some, n);
     }
-    text->n_bytes = (int64_t)n;
     return 1;
 }
 
@@ -39,11 +34,11 @@ static int append(corpus *text, FILE *file)
 static void drop_talk(corpus *text)
 {
     static const char prompt[] = "bible(";
-    const uint8_t *from = text->bytes, *end = text->bytes + text->n_bytes;
-    uint8_t *to = text->bytes;
+    const char *from = text->text, *end = from + text->text_bytes;
+    char *to = text->text;
     int begun = 0;
     while (from < end) {
-        const uint8_t *newline = memchr(from, '\n', (size_t)(end - from));
+        const char *newline = memchr(from, '\n', (size_t)(end - from));
         const size_t length = newline ? (size_t)(newline - from) + 1 : (size_t)(end - from);
         const int talk = length >= sizeof prompt - 1 && memcmp(from, prompt, sizeof prompt - 1) == 0;
         if (begun && !talk) {
@@ -53,7 +48,7 @@ static void drop_talk(corpus *text)
         begun |= talk;
         from += length;
     }
-    text->n_bytes = to - text->bytes;
+    text->text_bytes = to - text->text;
 }
 
 static int read_bible(corpus *text)
@@ -64,7 +59,7 @@ static int read_bible(corpus *text)
     pclose(pipe);
     drop_talk(text);
     snprintf(text->name, sizeof text->name, "King James Bible");
-    return good && text->n_bytes > 0;
+    return good && text->text_bytes > 0;
 }
 
 static int regular_names(const struct dirent *entry) { return entry->d_name[0] != '.'; }
@@ -74,7 +69,7 @@ static void read_licenses(corpus *text)
 {
     struct dirent **entries = NULL;
     const int n = scandir(LICENSES, &entries, regular_names, alphasort);
-    text->n_bytes = 0;
+    text->text_bytes = 0;
     for (int i = 0; i < n; i++) {
         char path[512];
         struct stat info;
@@ -90,134 +85,233 @@ static void read_licenses(corpus *text)
     snprintf(text->name, sizeof text->name, "the licences in " LICENSES);
 }
 
-static qdr_status read_file(const char *path, corpus *text, char sentence[PROBLEM_BYTES])
+/* ---- opening ---- */
+
+/* Of the lowest bytes of each number; a CRC-32 before its last step, that of zlib and gzip. */
+static uint32_t add_crc(uint32_t crc, const int32_t *numbers, int64_t n, int bytes_each)
 {
-    char *bytes;
-    size_t n_bytes;
-    const char *slash = strrchr(path, '/');
-    const qdr_status status = qdr_input_read(path, MAX_BYTES, &bytes, &n_bytes);
-    if (status == QDR_ERR_MEMORY) return (void)REFUSE(sentence, "text %s: %s", path, qdr_last_error()), status;
-    if (status != QDR_OK) {
-        return REFUSE(sentence,
-                      "text %s; give a readable file of at most 2 GiB, or no file to train on an installed text",
-                      qdr_last_error());
+    uint32_t of_byte[256];
+    for (uint32_t i = 0; i < 256; i++) {
+        of_byte[i] = i;
+        for (int bit = 0; bit < 8; bit++) of_byte[i] = of_byte[i] >> 1 ^ (of_byte[i] & 1 ? 0xedb88320u : 0);
     }
-    text->bytes = (uint8_t *)bytes;
-    text->n_bytes = (int64_t)n_bytes;
-    snprintf(text->name, sizeof text->name, "%.80s", slash ? slash + 1 : path);
+    for (int64_t i = 0; i < n * bytes_each; i++)
+        crc = crc >> 8 ^ of_byte[(crc ^ (uint32_t)numbers[i / bytes_each] >> 8 * (i % bytes_each)) & 255];
+    return crc;
+}
+
+/* Of text; of more than 4 million tokens of 256 pieces, from the first to the last. */
+static qdr_status take_crc(corpus *text)
+{
+    enum { SOME = 16384, N_PIECES = 256 };
+    int32_t tokens[SOME];
+    const int64_t n = text->info.n_tokens;
+    const int is_whole = text->info.is_text || n <= SOME * N_PIECES;
+    for (int64_t i = 0; i < (is_whole ? (n + SOME - 1) / SOME : N_PIECES); i++) {
+        const int64_t first = is_whole ? SOME * i : (n - SOME) * i / (N_PIECES - 1);
+        const int64_t some = n - first < SOME ? n - first : SOME;
+        TRY(qdr_tokens_read(text->tokens, first, some, tokens));
+        text->crc = add_crc(text->crc, tokens, some, text->info.is_text ? 1 : 4);
+    }
+    text->crc = ~text->crc;
     return QDR_OK;
 }
 
-static qdr_status read_on_root(const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
+/* "a.bin:3": a path, and a weight if a number follows the last colon. */
+static qdr_token_source take_source(char *words)
 {
-    if (path != NULL)
-        TRY(read_file(path, text, sentence));
+    char *colon = strrchr(words, ':'), *end = NULL;
+    const double weight = colon ? strtod(colon + 1, &end) : 1;
+    if (!colon || end == colon + 1 || *end) return (qdr_token_source){.path = words, .weight = 1};
+    *colon = '\0';
+    return (qdr_token_source){.path = words, .weight = weight};
+}
+
+static qdr_status open_list(const char *data, const qdr_tokens_opts *opts, corpus *text)
+{
+    int n = 0, n_most = 1;
+    for (const char *at = data; *at; at++) n_most += *at == ',';
+    char *words = strdup(data), *rest = NULL;
+    qdr_token_source *sources = calloc((size_t)n_most, sizeof *sources);
+    qdr_status status = words && sources ? QDR_OK : QDR_ERR_MEMORY;
+    for (char *word = status < 0 ? NULL : strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
+        sources[n++] = take_source(word);
+    if (status >= 0) status = qdr_tokens_open(sources, n, opts, &text->tokens);
+    for (int i = 0; status >= 0 && i < n && n > 1; i++) /* others are another order */
+        text->crc = add_crc(text->crc, &(const int32_t){(int32_t)(4096 * sources[i].weight)}, 1, 4);
+    snprintf(text->name, sizeof text->name, "%.80s", data);
+    free(sources);
+    free(words);
+    return status;
+}
+
+static qdr_status open_text(const char *file, const qdr_tokens_opts *opts, corpus *text)
+{
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    if (file)
+        snprintf(text->name, sizeof text->name, "%.80s", slash ? slash + 1 : file);
     else if (!read_bible(text))
         read_licenses(text);
-    if (context == 0 && text->n_bytes < 2)
-        return REFUSE(sentence, "text %s has %lld byte%s; --eval needs two, of which it scores the second", path,
-                      (long long)text->n_bytes, text->n_bytes == 1 ? "" : "s");
-    const int64_t needed = 10 * (context + 1);
-    if (context > 0 && text->n_bytes < needed) {
-        return REFUSE(
-            sentence,
-            "text %s has %lld bytes, but --ctx %lld needs %lld: the last tenth, used for validation, must hold "
-            "one context plus one byte; use a longer text or a shorter context",
-            path ? path : text->name, (long long)text->n_bytes, (long long)context, (long long)needed);
-    }
-    return QDR_OK;
+    const qdr_token_source source = {file ? file : text->name, 1, text->text, text->text_bytes};
+    return qdr_tokens_open(&source, 1, opts, &text->tokens);
+}
+
+static qdr_status open_on_root(const settings *set, corpus *text, char sentence[PROBLEM_BYTES])
+{
+    const int is_own = set->eval && strcmp(set->eval, "val") != 0; /* a text of its own */
+    const int is_idx = set->documents && strcmp(set->documents, "idx") == 0;
+    const qdr_tokens_opts opts = {QDR_INIT(qdr_tokens_opts),
+                                  .context = set->how.context,
+                                  .seed = set->seed,
+                                  .vocab = set->network.vocab,
+                                  .format = set->tokens || set->data ? (qdr_token_format)set->tokens
+                                                                     : QDR_TOKENS_OR_TEXT,
+                                  .documents = !set->documents ? QDR_DOCUMENTS_NONE
+                                               : is_idx        ? QDR_DOCUMENTS_INDEX
+                                                               : QDR_DOCUMENTS_TOKEN,
+                                  .document_token = set->documents ? atoll(set->documents) : 0,
+                                  .only_validation = is_own};
+    if (set->documents && !is_idx && set->documents[strspn(set->documents, "0123456789")])
+        return REFUSE(sentence, "--documents %.80s: give the number of the token that ends a document, or idx",
+                      set->documents);
+    qdr_status status = set->data ? open_list(set->data, &opts, text)
+                                  : open_text(is_own ? set->eval : set->file, &opts, text);
+    if (status >= 0) status = qdr_tokens_get_info(text->tokens, &text->info);
+    if (status >= 0 && text->info.is_text && opts.vocab < N_BYTES)
+        return REFUSE(sentence,
+                      "%.300s has a vocabulary of %lld, but text is read byte by byte, and a byte is one of %d tokens; "
+                      "take a network of bytes, or a larger vocabulary",
+                      set->source ? set->source : "--vocab", (long long)opts.vocab, N_BYTES);
+    if (status >= 0 && (set->save || set->resume || set->log)) status = take_crc(text);
+    if (status >= 0) return QDR_OK;
+    snprintf(sentence, PROBLEM_BYTES, "%s", status == QDR_ERR_MEMORY ? "out of memory for data" : qdr_last_error());
+    return status == QDR_ERR_MEMORY ? status : QDR_ERR_ARGUMENT;
 }
 
 typedef struct announcement {
     qdr_status status;
-    int64_t n_bytes;
+    qdr_tokens_info info;
+    uint32_t crc;
     char name[96], sentence[PROBLEM_BYTES];
 } announcement;
 
-qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES])
+qdr_status corpus_open(qdr_context *ctx, const settings *set, corpus *text, char sentence[PROBLEM_BYTES])
 {
     announcement news = {0};
-    *text = (corpus){0};
-    const int root = qdr_context_rank(ctx) == 0;
-    if (root) {
-        news.status = read_on_root(path, context, text, news.sentence);
-        news.n_bytes = text->n_bytes;
+    *text = (corpus){.ctx = ctx,
+                     .context = set->how.context,
+                     .has_documents = set->documents != NULL,
+                     .info = {QDR_INIT(qdr_tokens_info)},
+                     .crc = UINT32_MAX};
+    if (qdr_context_rank(ctx) == 0) {
+        news.status = open_on_root(set, text, news.sentence);
+        news.info = text->info, news.crc = text->crc;
         memcpy(news.name, text->name, sizeof news.name);
     }
     TRY(qdr_broadcast(ctx, 0, &news, sizeof news));
     memcpy(sentence, news.sentence, PROBLEM_BYTES);
-    TRY(qdr_agree(ctx, root ? news.status : QDR_OK));
-
-    if (!root) text->bytes = malloc((size_t)news.n_bytes);
-    if (text->bytes == NULL)
-        snprintf(sentence, PROBLEM_BYTES, "out of memory for a text of %lld bytes; use fewer ranks per node",
-                 (long long)news.n_bytes);
-    TRY(qdr_agree(ctx, text->bytes ? QDR_OK : QDR_ERR_MEMORY));
-    TRY(qdr_broadcast(ctx, 0, text->bytes, (size_t)news.n_bytes));
-    text->n_bytes = news.n_bytes;
-    text->n_train = context > 0 ? news.n_bytes - news.n_bytes / 10 : 0;
+    text->info = news.info, text->crc = news.crc;
     memcpy(text->name, news.name, sizeof text->name);
-    return QDR_OK;
+    return news.status;
 }
 
-void corpus_free(corpus *text)
+/* Numbers of so many sequences: tokens, targets, first keys where there are documents. */
+static int64_t n_numbers(const corpus *text, int64_t n_sequences)
 {
-    free(text->bytes);
+    return (2 + text->has_documents) * n_sequences * text->context;
+}
+
+qdr_status corpus_reserve(corpus *text, int64_t n_sequences)
+{
+    const int64_t n = n_numbers(text, n_sequences) + 1;
+    text->numbers = program_new(text->ctx, n, sizeof *text->numbers);
+    text->next = text->numbers ? program_new(text->ctx, text->tokens ? n : 1, sizeof *text->next) : NULL;
+    return text->next ? QDR_OK : QDR_ERR_MEMORY;
+}
+
+static void join(corpus *text)
+{
+    if (text->has_thread) pthread_join(text->thread, NULL);
+    text->has_thread = 0;
+}
+
+void corpus_close(corpus *text)
+{
+    join(text);
+    qdr_tokens_close(&text->tokens);
+    free(text->text);
+    free(text->numbers);
+    free(text->next);
     *text = (corpus){0};
 }
 
-/* Element i of a permutation of 0 … n - 1 that depends on the key: four Feistel rounds, repeated until the result is
- * below n. */
-static uint64_t shuffled(uint64_t i, uint64_t n, uint64_t key)
+/* ---- reading ---- */
+
+static qdr_token_rows rows_of(const corpus *text, int32_t *numbers, int64_t n_sequences)
 {
-    int bits = 1; /* of each half */
-    while (bits < 31 && UINT64_C(1) << 2 * bits < n) bits++;
-    const uint64_t mask = (UINT64_C(1) << bits) - 1;
-    do {
-        uint64_t left = i >> bits, right = i & mask;
-        for (uint64_t round = 0; round < 4; round++) {
-            const uint64_t next = left ^ (mix_bits(key ^ mix_bits(4 * right + round)) & mask);
-            left = right;
-            right = next;
-        }
-        i = left << bits | right;
-    } while (i >= n);
-    return i;
+    const int64_t n = n_sequences * text->context;
+    return (qdr_token_rows){numbers, numbers + n, text->has_documents ? numbers + 2 * n : NULL};
 }
 
-int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t number)
+static void read_part(corpus *text, corpus_part part, int32_t *numbers)
 {
-    int64_t n = (text->n_train - context) / context;
-    if (n < 1) n = 1;
-    const uint64_t key = mix_bits(mix_bits(seed) + (uint64_t)(number / n)); /* of this pass */
-    const int64_t first = (int64_t)(key % (uint64_t)(text->n_train - n * context));
-    return first + context * (int64_t)shuffled((uint64_t)(number % n), (uint64_t)n, key);
+    const qdr_token_rows rows = rows_of(text, numbers, part.n_rooms);
+    const int64_t used = part.n * text->context, left = part.n_rooms * text->context - used;
+    const qdr_status status = part.is_training
+                                  ? qdr_tokens_train(text->tokens, part.first, part.n, rows)
+                                  : qdr_tokens_validate(text->tokens, part.first, part.n, part.n_all, rows);
+    memset(rows.tokens + used, 0, (size_t)left * sizeof *numbers);
+    memset(rows.targets + used, -1, (size_t)left * sizeof *numbers);
+    if (rows.first_keys) memset(rows.first_keys + used, 0, (size_t)left * sizeof *numbers);
+    numbers[n_numbers(text, part.n_rooms)] = status;
+    if (status < 0) snprintf(text->problem, PROBLEM_BYTES, "%s", qdr_last_error());
 }
 
-int64_t corpus_validation_windows(const corpus *text, int64_t context)
+static void *read_ahead(void *user)
 {
-    const int64_t n_targets = text->n_bytes - text->n_train - 1;
-    return n_targets / context;
+    corpus *text = user;
+    read_part(text, text->ahead, text->next);
+    return NULL;
 }
 
-int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n)
+/* What the thread has read, if that is it. */
+static void take_on_root(corpus *text, corpus_part part)
 {
-    const int64_t places = text->n_bytes - text->n_train - context;
-    return text->n_train + (n > 1 ? (places - 1) * index / (n - 1) : 0);
+    const int is_ahead = text->has_thread && part.is_training && part.first == text->ahead.first;
+    int32_t *next = text->next;
+    join(text);
+    if (!is_ahead) read_part(text, part, text->numbers);
+    if (!is_ahead) return;
+    text->next = text->numbers;
+    text->numbers = next;
+}
+
+qdr_status corpus_take(corpus *text, corpus_part part, char sentence[PROBLEM_BYTES])
+{
+    const double began = process_secs();
+    const int64_t n = n_numbers(text, part.n_rooms);
+    if (text->tokens) take_on_root(text, part);
+    TRY(qdr_broadcast(text->ctx, 0, text->numbers, (size_t)(n + 1) * sizeof *text->numbers));
+    const qdr_status status = (qdr_status)text->numbers[n];
+    if (status < 0) TRY(qdr_broadcast(text->ctx, 0, text->problem, PROBLEM_BYTES));
+    if (status < 0) return memcpy(sentence, text->problem, PROBLEM_BYTES), status;
+    text->rows = rows_of(text, text->numbers, part.n_rooms);
+    if (part.is_training) text->waited_secs += process_secs() - began;
+    if (!text->tokens || !part.is_training) return QDR_OK;
+    text->ahead = part;
+    text->ahead.first += part.n;
+    text->has_thread = pthread_create(&text->thread, NULL, read_ahead, text) == 0; /* else it is read when it is due */
+    return QDR_OK;
+}
+
+qdr_token_rows corpus_rows(const corpus *text, int64_t sequence)
+{
+    const int64_t row = sequence * text->context;
+    const qdr_token_rows *all = &text->rows;
+    return (qdr_token_rows){all->tokens + row, all->targets + row, all->first_keys ? all->first_keys + row : NULL};
 }
 
 double corpus_uniform(uint64_t seed, uint64_t counter)
 {
     return (double)(mix_bits(mix_bits(seed) + counter) >> 11) * 0x1p-53;
-}
-
-uint32_t corpus_crc(const corpus *text)
-{
-    uint32_t crc = UINT32_MAX, of_byte[256];
-    for (uint32_t i = 0; i < 256; i++) {
-        of_byte[i] = i;
-        for (int bit = 0; bit < 8; bit++) of_byte[i] = of_byte[i] >> 1 ^ (of_byte[i] & 1 ? 0xedb88320u : 0);
-    }
-    for (int64_t i = 0; i < text->n_bytes; i++) crc = crc >> 8 ^ of_byte[(crc ^ text->bytes[i]) & 255];
-    return ~crc;
 }

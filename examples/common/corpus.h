@@ -1,38 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text to train on: read by rank 0, sent to all ranks, divided into training and validation parts and into
- * windows. */
+/* What to train on: text or tokens, which rank 0 reads, one step ahead, and sends to all ranks. */
 #ifndef EXAMPLES_CORPUS_H
 #define EXAMPLES_CORPUS_H
 
-#include <quadrille/context.h>
+#include <pthread.h>
 
-#include "program.h"
+#include "train_settings.h"
+
+/* Some sequences, of training, or of n_all for validation as in tokens.h; n_rooms: with empty ones behind them. Of
+ * training n and n_rooms stay the same. */
+typedef struct corpus_part {
+    int64_t first, n, n_rooms, n_all;
+    int is_training;
+} corpus_part;
 
 typedef struct corpus {
-    uint8_t *bytes; /* allocated with malloc */
-    int64_t n_bytes;
-    int64_t n_train; /* the first 90 %; the rest is for validation */
     char name[96]; /* for messages */
+    qdr_tokens_info info;
+    uint32_t crc; /* CRC-32 of the text, that of zlib and gzip; of tokens that of some of them; if it was needed */
+    int64_t context;
+    int has_documents;
+    qdr_token_rows rows; /* of the sequences that were taken last */
+    double waited_secs; /* for those of training */
+    /* The rest is the corpus's own. */
+    qdr_context *ctx;
+    qdr_tokens *tokens; /* on rank 0 */
+    char *text; /* in the place of a file */
+    int64_t text_bytes;
+    int32_t *numbers, *next; /* rows, then a status; next: those that the thread reads */
+    corpus_part ahead; /* what the thread reads */
+    pthread_t thread;
+    int has_thread;
+    char problem[PROBLEM_BYTES]; /* of what was read last */
 } corpus;
 
-/* Reads `path`; NULL: the King James Bible if the package bible-kjv is installed, else the texts under
- * /usr/share/common-licenses. Both parts must contain a window of context + 1 bytes. Context 0: all of it, at
- * least two bytes, is for validation. Collective; ranks agree.
- * @retval QDR_ERR_IO, QDR_ERR_ARGUMENT  `sentence` says why */
-qdr_status corpus_read(qdr_context *ctx, const char *path, int64_t context, corpus *text, char sentence[PROBLEM_BYTES]);
-void corpus_free(corpus *text);
-
-/* The position where sequence `number`, counted from the first step, begins: consecutive windows of the training part,
- * shuffled; each pass over the text has a different order and a different first byte. It depends only on seed and
- * number, so batches do not depend on the grid. */
-int64_t corpus_train_window(const corpus *text, int64_t context, uint64_t seed, int64_t number);
-/* How many windows fit into the validation part one after the other; at least 1. */
-int64_t corpus_validation_windows(const corpus *text, int64_t context);
-/* The position of window `index` of `n`: evenly spaced over the validation part, from its first byte to its last. Even
- * as many as fit leave bytes between them out, unless the part has a multiple of the context plus one. */
-int64_t corpus_validation_window(const corpus *text, int64_t context, int64_t index, int64_t n);
-/* The CRC-32 of the text, that of zlib and gzip. */
-uint32_t corpus_crc(const corpus *text);
+/* Opens --data, --eval FILE or FILE; without them the King James Bible if the package bible-kjv is installed, else the
+ * texts under /usr/share/common-licenses. Collective; ranks agree.
+ * @retval QDR_ERR_ARGUMENT  `sentence` says why */
+qdr_status corpus_open(qdr_context *ctx, const settings *set, corpus *text, char sentence[PROBLEM_BYTES]);
+/* Makes room for this many sequences. Collective; ranks agree. */
+qdr_status corpus_reserve(corpus *text, int64_t n_sequences);
+void corpus_close(corpus *text);
+/* Takes sequences, whose rows all ranks then have; those of training that follow are read meanwhile. Collective;
+ * `sentence` says what fails. */
+qdr_status corpus_take(corpus *text, corpus_part part, char sentence[PROBLEM_BYTES]);
+/* Rows from a sequence on. */
+qdr_token_rows corpus_rows(const corpus *text, int64_t sequence);
 /* A number in [0, 1) determined by two counters. */
 double corpus_uniform(uint64_t seed, uint64_t counter);
 

@@ -11,8 +11,10 @@
 static qdr_status describe(gpt *model)
 {
     const gpt_config *config = &model->config;
-    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout};
+    const qdr_network_desc desc = {QDR_INIT(qdr_network_desc), .context = config->context, .layout = config->layout,
+                                   .first_keys = config->documents ? &model->first_keys : NULL};
     TRY(qdr_stack_add_tokens(model->stack, "tokens", &model->tokens));
+    if (config->documents) TRY(qdr_stack_add_tokens(model->stack, "first_keys", &model->first_keys));
     TRY(qdr_stack_add_network(model->stack, &config->network, &desc, model->tokens, &model->targets));
     model->logits = qdr_stack_find_edge(model->stack, "head");
     return QDR_OK;
@@ -37,8 +39,9 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
     TRY(qdr_stack_create(grid, &opts, &model->stack));
     TRY(qdr_agree(qdr_grid_context(grid), describe(model))); /* adding is local */
     TRY(qdr_stack_build(model->stack));
-    model->token_rows.size = model->logits_part.size = sizeof(qdr_owned);
+    model->token_rows.size = model->key_rows.size = model->logits_part.size = sizeof(qdr_owned);
     TRY(qdr_stack_edge_owned(model->stack, model->tokens, &model->token_rows));
+    if (config->documents) TRY(qdr_stack_edge_owned(model->stack, model->first_keys, &model->key_rows));
     TRY(qdr_stack_edge_owned(model->stack, model->logits, &model->logits_part));
     model->staging = calloc((size_t)(model->token_rows.n_rows + model->logits_part.n_rows + 1), sizeof(int32_t));
     return qdr_agree(qdr_grid_context(grid), model->staging ? QDR_OK : QDR_ERR_MEMORY);
@@ -64,13 +67,13 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev)
 }
 
 /* The bytes `ahead` places after each of these rows, or `missing`. */
-static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, int64_t n_bytes, const int64_t *starts,
-                      int ahead, int32_t missing, int32_t *column)
+static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, const int64_t *starts, int ahead,
+                      int32_t missing, int32_t *column)
 {
     const int64_t context = model->config.context;
     for (int64_t row = rows.begin; row < rows.end; row++) {
-        const int64_t start = starts[row / context], at = start + row % context + ahead;
-        column[row - rows.begin] = start < 0 || at >= n_bytes ? missing : text[at];
+        const int64_t start = starts[row / context];
+        column[row - rows.begin] = start < 0 ? missing : text[start + row % context + ahead];
     }
 }
 
@@ -83,17 +86,21 @@ static qdr_status copy_column(const gpt *model, qdr_edge edge, const int32_t *co
 
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts)
 {
-    return gpt_fill_until(model, text, INT64_MAX, starts);
-}
-
-qdr_status gpt_fill_until(gpt *model, const uint8_t *text, int64_t n_bytes, const int64_t *starts)
-{
     int32_t *tokens = model->staging, *targets = tokens + model->token_rows.n_rows;
     TRY(qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(model->grid)))); /* the last copies have run */
-    read_rows(model, model->token_rows.rows, text, n_bytes, starts, 0, 0, tokens);
-    read_rows(model, model->logits_part.rows, text, n_bytes, starts, 1, -1, targets);
+    read_rows(model, model->token_rows.rows, text, starts, 0, 0, tokens);
+    read_rows(model, model->logits_part.rows, text, starts, 1, -1, targets);
     TRY(copy_column(model, model->tokens, tokens, model->token_rows.n_rows));
     return copy_column(model, model->targets, targets, model->logits_part.n_rows);
+}
+
+qdr_status gpt_fill_rows(gpt *model, qdr_token_rows rows)
+{
+    const qdr_owned *in = &model->token_rows, *keys = &model->key_rows, *out = &model->logits_part;
+    TRY(copy_column(model, model->tokens, rows.tokens + in->rows.begin, in->n_rows));
+    if (model->config.documents)
+        TRY(copy_column(model, model->first_keys, rows.first_keys + keys->rows.begin, keys->n_rows));
+    return copy_column(model, model->targets, rows.targets + out->rows.begin, out->n_rows);
 }
 
 static float to_float(const void *values, int64_t i, qdr_dtype dtype)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transformer of bytes as a Quadrille stack: creating it, initialising its weights, filling it with windows of text,
+/* A transformer as a Quadrille stack: creating it, initialising its weights, filling it with tokens,
  * reading its logits. */
 #ifndef EXAMPLES_GPT_H
 #define EXAMPLES_GPT_H
@@ -8,7 +8,7 @@
 
 typedef struct gpt_config {
     qdr_network network;
-    int64_t context; /* bytes of a sequence */
+    int64_t context; /* tokens of a sequence */
     int64_t n_sequences; /* per forward pass, over all ranks */
     qdr_layout layout;
     qdr_dtype dtype;
@@ -19,14 +19,15 @@ typedef struct gpt_config {
     const qdr_codecs *codecs; /* of messages between nodes; NULL: QDR_CODEC */
     qdr_recompute recompute;
     int recompute_every;
+    int documents; /* 1: rows do not see other documents */
 } gpt_config;
 
 typedef struct gpt {
     gpt_config config;
     qdr_grid *grid;
     qdr_stack *stack;
-    qdr_edge tokens, logits, targets;
-    qdr_owned token_rows, logits_part; /* of this rank */
+    qdr_edge tokens, first_keys, logits, targets;
+    qdr_owned token_rows, key_rows, logits_part; /* of this rank */
     int32_t *staging; /* for tokens and targets to be copied to the device */
 } gpt;
 
@@ -41,8 +42,9 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
 /* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence, and its targets are ignored.
  * Each rank copies the rows that it owns. The bytes are read before the call returns. */
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
-/* The same of a text of n_bytes, where a sequence may be shorter: targets beyond the end are ignored. */
-qdr_status gpt_fill_until(gpt *model, const uint8_t *text, int64_t n_bytes, const int64_t *starts);
+/* The same of rows of all sequences, which must stay as they are until the stream has run; first_keys: of a model of
+ * documents. */
+qdr_status gpt_fill_rows(gpt *model, qdr_token_rows rows);
 /* The logits of global row `row` after a forward pass, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);
 /* Number of parameters of the whole model. */

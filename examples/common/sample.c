@@ -45,21 +45,21 @@ void sample_put(sample_text *text, uint8_t byte)
 
 /* ---- sampling ---- */
 
-uint8_t sample_draw(const float *logits, int n, double temperature, double uniform)
+int32_t sample_draw(const float *logits, int n, double temperature, double uniform)
 {
     float highest = logits[0];
     double sum = 0;
-    int byte = 0;
+    int token = 0;
     for (int i = 1; i < n; i++) highest = fmaxf(highest, logits[i]);
     if (temperature <= 0) {
-        while (byte < n - 1 && logits[byte] != highest) byte++;
-        return (uint8_t)byte;
+        while (token < n - 1 && logits[token] != highest) token++;
+        return token;
     }
     for (int i = 0; i < n; i++) sum += exp((double)(logits[i] - highest) / temperature);
-    for (double left = uniform * sum; byte < n - 1; byte++) {
-        const double weight = exp((double)(logits[byte] - highest) / temperature);
+    for (double left = uniform * sum; token < n - 1; token++) {
+        const double weight = exp((double)(logits[token] - highest) / temperature);
         if (left < weight) break;
         left -= weight;
     }
-    return (uint8_t)byte;
+    return token;
 }

@@ -17,8 +17,8 @@ typedef struct sample_text {
 void sample_put(sample_text *text, uint8_t byte);
 /* Ends the text; an incomplete character is printed as "?". */
 void sample_end(sample_text *text);
-/* Samples a byte from softmax(logits / temperature) over the first n bytes, using a number in [0, 1).
- * Temperature 0: the first byte with the highest logit. */
-uint8_t sample_draw(const float *logits, int n, double temperature, double uniform);
+/* Samples a token from softmax(logits / temperature) over the first n, using a number in [0, 1).
+ * Temperature 0: the first one with the highest logit. */
+int32_t sample_draw(const float *logits, int n, double temperature, double uniform);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include <jansson.h>
 
-#include "corpus.h"
 #include "program.h"
 #include "saved_network.h"
 

@@ -15,6 +15,7 @@ const settings settings_begin = {
     .hidden = NOT_GIVEN,
     .ffn = NOT_GIVEN,
     .n_heads = NOT_GIVEN,
+    .vocab = NOT_GIVEN,
     .epsilon = NOT_GIVEN,
     .n_steps = NOT_GIVEN,
     .warmup = NOT_GIVEN,
@@ -42,12 +43,28 @@ const option_spec settings_specs[] = {
     {"hidden", 0, "N", "features (default 128)", OPTION_COUNT, AT(hidden), 1, 1 << 20},
     {"ffn", 0, "N", "features inside the MLP of a block (default 4 times --hidden)", OPTION_COUNT, AT(ffn), 1, 1 << 24},
     {"heads", 0, "N", "attention heads; must divide --hidden (default 4)", OPTION_COUNT, AT(n_heads), 1, 1 << 16},
-    {"ctx", 0, "N", "bytes per sequence (default 128, or fewer if the network has fewer positions)", OPTION_COUNT,
-     AT(how.context), 1, 1 << 20},
+    {"vocab", 0, "N", "tokens that there are; of text at least 256 (default 256)", OPTION_COUNT, AT(vocab), 1, 1 << 24},
+    {"ctx", 0, "N",
+     "tokens per sequence, which are bytes of a text (default 128, or fewer if the network has fewer positions)",
+     OPTION_COUNT, AT(how.context), 1, 1 << 20},
     {"dtype", 0, "f32|f64|bf16|f16", "type of parameters and activations (default f32)", OPTION_DTYPE, AT(how.dtype)},
     {"epsilon", 0, "X", "what norms add to the variance (default 1e-05)", OPTION_REAL, AT(epsilon), 1e-30, 1},
     {"tie", 0, NULL, "share the embedding's weights with the head", OPTION_FLAG, AT(tied)},
     {"init", 0, "STDDEV", "standard deviation of the initial weights (default 0.08)", OPTION_REAL, AT(stddev), 0, 10},
+    {"data", .kind = OPTION_HEADING},
+    {"data", 0, "FILE[:WEIGHT],...",
+     "in the place of the text: files of tokens, as llm.c, modded-nanogpt, NeMo, Megatron (.bin beside .idx) and NumPy "
+     "write them, or texts; sources may be patterns, such as 'shards/*.bin', and have sequences in proportion to their "
+     "weights (default 1 each)",
+     OPTION_TEXT, AT(data)},
+    {"tokens", 0, "found|uint16|uint32|int32|text",
+     "what files are; found: as their first bytes say; otherwise all of a file is such numbers, or bytes of text "
+     "(default found)",
+     OPTION_CHOICE, AT(tokens)},
+    {"documents", 0, "TOKEN|idx",
+     "sequences have several documents, which do not see each other: they end after this token, or where Megatron's "
+     ".idx says (default: no documents)",
+     OPTION_TEXT, AT(documents)},
     {"training", .kind = OPTION_HEADING},
     {"steps", 0, "N", "optimizer steps; 0: only validate and sample (default 2000)", OPTION_COUNT, AT(n_steps), 0,
      100000000},
@@ -107,10 +124,12 @@ const option_spec settings_specs[] = {
      OPTION_COUNT, AT(n_windows), 1, 1 << 24},
     {"eval", 0, "FILE|val",
      "do not train: read all of FILE, or the validation text, in consecutive windows of --ctx, and print the mean "
-     "loss, the perplexity and the number of bytes that were predicted (all but the first one) as JSON",
+     "loss, the perplexity and the number of tokens that were predicted (all but the first one) as JSON",
      OPTION_TEXT, AT(eval)},
-    {"sample", 0, "N", "bytes of text to generate at the end (default 400)", OPTION_COUNT, AT(n_sample), 0, 1 << 24},
-    {"prompt", 0, "TEXT", "text that the sample continues (default: a newline)", OPTION_TEXT, AT(prompt)},
+    {"sample", 0, "N", "tokens to generate at the end, which are bytes of a text (default 400)", OPTION_COUNT,
+     AT(n_sample), 0, 1 << 24},
+    {"prompt", 0, "TEXT", "text that the sample continues (default: a newline); of tokens their numbers (default: 0)",
+     OPTION_TEXT, AT(prompt)},
     {"temperature", 0, "X", "sampling temperature; 0: always the likeliest byte (default 0.8)", OPTION_REAL,
      AT(temperature), 0, 100},
     {"late", 0, "RANK:SECONDS", "diagnostic: delay one rank once, halfway through the steps", OPTION_TEXT, AT(late)},
@@ -148,6 +167,7 @@ static const struct {
     {"hidden", offsetof(settings, hidden), offsetof(qdr_network, hidden), 128, 0},
     {"ffn", offsetof(settings, ffn), offsetof(qdr_network, ffn), 0, 0},
     {"heads", offsetof(settings, n_heads), offsetof(qdr_network, heads), 4, 0},
+    {"vocab", offsetof(settings, vocab), offsetof(qdr_network, vocab), N_BYTES, 0},
     {"epsilon", offsetof(settings, epsilon), offsetof(qdr_network, norm_epsilon), 1e-5, 1},
 };
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
@@ -249,7 +269,7 @@ static qdr_status take_network(settings *set, const saved_run *saved, char sente
     else if (!set->model && is_planned)
         set->network = set->how.planned.network;
     else if (!set->model)
-        set->network = (qdr_network){.vocab = N_BYTES, .context = USUAL_CONTEXT, .tied = set->tied};
+        set->network = (qdr_network){.context = USUAL_CONTEXT, .tied = set->tied};
     if (!*set->network.name) snprintf(set->network.name, sizeof set->network.name, "a network");
     if (set->tied && !set->network.tied)
         return REFUSE(sentence, "--tie, but %.300s has a head of its own, head.weight; leave out --tie", set->source);
@@ -260,11 +280,6 @@ static qdr_status take_network(settings *set, const saved_run *saved, char sente
         TRY(take_size(set, i, sentence));
     }
     if (!is_whole) TRY(make_gpt(set, sentence));
-    if (set->network.vocab < N_BYTES)
-        return REFUSE(sentence,
-                      "%.300s has a vocabulary of %lld, but this program reads text byte by byte, and a byte is one of "
-                      "%d tokens; take a network of bytes, or a larger vocabulary",
-                      set->source, (long long)set->network.vocab, N_BYTES);
     return QDR_OK;
 }
 
@@ -335,11 +350,11 @@ static qdr_status check_eval(const settings *set, char sentence[PROBLEM_BYTES])
                           : set->n_steps > 0 ? "--steps"
                                              : NULL;
     if (useless) return REFUSE(sentence, "--eval trains nothing and only prints what it found; leave out %s", useless);
-    if (set->file && strcmp(set->eval, "val") != 0)
+    if ((set->file || set->data) && strcmp(set->eval, "val") != 0)
         return REFUSE(sentence,
                       "--eval %.300s reads that file alone; leave out the text %.300s, or use --eval val to read the "
                       "validation part of it",
-                      set->eval, set->file);
+                      set->eval, set->file ? set->file : set->data);
     return QDR_OK;
 }
 
@@ -351,6 +366,8 @@ qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES])
                                             : NULL;
     const int is_auto = set->resume && strcmp(set->resume, "auto") == 0;
     if (set->eval) TRY(check_eval(set, sentence));
+    if (set->file && set->data)
+        return REFUSE(sentence, "--data takes the place of the text %.300s; leave one of them out", set->file);
     if (!set->save && without) return REFUSE(sentence, "%s needs a file to save to; add --save FILE", without);
     if (!set->save && is_auto)
         return REFUSE(sentence, "--resume auto continues from the file of --save; add --save FILE");

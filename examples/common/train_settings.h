@@ -8,13 +8,14 @@
 
 typedef struct settings {
     choice how; /* must be first; grid, order, layout, overlap, type; context, batch, micro-batch */
-    const char *file, *log, *plot, *prompt, *late;
+    const char *file, *data, *documents, *log, *plot, *prompt, *late;
     const char *save, *resume, *load, *eval;
     const char *model; /* a name or a file; NULL: not given */
     int tied, in_foreground;
+    int tokens; /* a qdr_token_format */
     int64_t recompute_every;
     /* -1: not given; sizes are of a GPT-2, or those of another network */
-    int64_t n_layers, hidden, ffn, n_heads;
+    int64_t n_layers, hidden, ffn, n_heads, vocab;
     double epsilon;
     int64_t n_steps, warmup, seed;
     double lr, weight_decay, clip, loss_scale, stddev;
@@ -26,7 +27,7 @@ typedef struct settings {
     const char *source; /* made: the file or name that says the network; NULL: options alone */
 } settings;
 
-enum { N_BYTES = 256, USUAL_CONTEXT = 128 }; /* a token is a byte */
+enum { N_BYTES = 256, USUAL_CONTEXT = 128 }; /* a token of text is a byte */
 
 /* Before the command line is read. */
 extern const settings settings_begin;

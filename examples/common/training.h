@@ -25,8 +25,6 @@ typedef struct training {
     qdr_adamw *optimizer;
     gpt_step step;
     corpus text;
-    uint32_t text_crc;
-    int64_t *starts; /* where each sequence of a forward pass begins in the text */
     qdr_output *log; /* on rank 0, if there is one */
     qdr_status log_status; /* of writing it; `sentence` says why it ended */
     int log_is_stream; /* a pipe, say, whose reader may leave; the same on all ranks */
@@ -54,8 +52,8 @@ qdr_status training_prepare(training *run);
 /* Continues the saved run, or begins with its parameters, if that was asked for. */
 qdr_status training_load(training *run);
 
-/* One forward pass over the sequences of `text` that begin at run->starts; -1: none. */
-qdr_status training_forward(training *run, const uint8_t *text);
+/* One forward pass over windows `first` and after of `n_all` for validation (0: as many as cover it). */
+qdr_status training_forward(training *run, int64_t first, int64_t n_all);
 /* Adds the loss of the last forward pass to the sums. Waits for everything that was enqueued. */
 qdr_status training_add_loss(training *run, double *sum, int64_t *n);
 /* The mean loss over windows spread evenly over the last tenth of the text: during training a fixed sample of it, at

@@ -12,7 +12,7 @@ static qdr_status take_position(training *run)
     const saved_run *saved = &run->saved;
     double step = -1, sequences = -1, bytes = -1;
     char crc[16] = "", here[16];
-    snprintf(here, sizeof here, "%08lx", (unsigned long)run->text_crc);
+    snprintf(here, sizeof here, "%08lx", (unsigned long)run->text.crc);
     TRY(saved_run_number(saved, "step", &positions, &step, run->sentence));
     TRY(saved_run_number(saved, "sequences", &positions, &sequences, run->sentence));
     TRY(saved_run_number(saved, "text_bytes", &positions, &bytes, run->sentence));
@@ -21,11 +21,11 @@ static qdr_status take_position(training *run)
         return REFUSE(run->sentence,
                       "--resume %.300s: the file does not say how far its run was; use --load for its parameters alone",
                       run->set->resume);
-    if ((int64_t)bytes != run->text.n_bytes || strcmp(crc, here) != 0)
+    if ((int64_t)bytes != run->text.info.n_tokens || strcmp(crc, here) != 0)
         return REFUSE(run->sentence,
                       "--resume %.300s: its run was on another text, of %.0f bytes and checksum %s; %s has %lld bytes "
                       "and checksum %s: give that text, or use --load for the parameters alone",
-                      run->set->resume, bytes, crc, run->text.name, (long long)run->text.n_bytes, here);
+                      run->set->resume, bytes, crc, run->text.name, (long long)run->text.info.n_tokens, here);
     if (run->set->n_steps > 0 && run->set->n_steps < (int64_t)step)
         return REFUSE(run->sentence,
                       "--resume %.300s: it has %.0f steps already, more than --steps %lld; give a larger --steps to "

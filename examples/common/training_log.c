@@ -41,7 +41,7 @@ static int64_t last_step_of(const training *run, const char *path)
     json_t *first = read_line(path, 0), *last = read_line(path, 1);
     const json_t *about = json_object_get(first, "run");
     char crc[16];
-    snprintf(crc, sizeof crc, "%08lx", (unsigned long)run->text_crc);
+    snprintf(crc, sizeof crc, "%08lx", (unsigned long)run->text.crc);
     const char *theirs = json_string_value(json_object_get(about, "text_crc32"));
     const int is_other = about && (!theirs || strcmp(theirs, crc) != 0 || whole(about, "seed") != run->set->seed ||
                                    whole(about, "hidden") != run->set->network.hidden ||

@@ -62,7 +62,7 @@ static qdr_status choose(training *run)
     return choice_make(run->ctx, &given_how, &usual, network, &run->own.how, run->sentence);
 }
 
-/* Of learned positions there are as many as a sequence has bytes. */
+/* Of learned positions there are as many as a sequence has tokens. */
 static qdr_status fit_positions(training *run)
 {
     qdr_network *network = &run->own.network;
@@ -74,7 +74,7 @@ static qdr_status fit_positions(training *run)
     if (network->positions)
         network->context = network->positions = context;
     else if (run->talks && context > network->context)
-        fprintf(stderr, "sequences of %lld bytes are longer than the %lld positions that %s is made for\n",
+        fprintf(stderr, "sequences of %lld tokens are longer than the %lld positions that %s is made for\n",
                 (long long)context, (long long)network->context, network->name);
     return QDR_OK;
 }
@@ -100,7 +100,11 @@ static qdr_status make_model(training *run)
         .codecs = set->how.codecs.size ? &set->how.codecs : NULL,
         .recompute = (qdr_recompute)set->how.recompute,
         .recompute_every = (int)set->recompute_every,
+        .documents = set->documents != NULL,
     };
+    const int64_t n_forwards = (set->how.batch + config.n_sequences - 1) / config.n_sequences;
+    TRY(corpus_reserve(&run->text, set->eval ? config.n_sequences : n_forwards * config.n_sequences));
+
     TRY(gpt_create(run->grid, &config, &run->model));
     if (!set->resume && !set->load) TRY(gpt_init(&run->model, (uint64_t)set->seed, set->stddev));
     run->loss_scale = set->loss_scale > 0 ? set->loss_scale : set->how.dtype == QDR_F16 ? 1024 : 1;
@@ -111,8 +115,7 @@ static qdr_status make_model(training *run)
     run->step = (gpt_step){&run->model, run->optimizer,
                            .loss_scale = run->loss_scale / (double)(set->how.batch * set->how.context),
                            .is_recorded = set->how.recorded};
-    run->starts = program_new(run->ctx, config.n_sequences, sizeof *run->starts);
-    return run->starts ? QDR_OK : QDR_ERR_MEMORY;
+    return QDR_OK;
 }
 
 qdr_status training_prepare(training *run)
@@ -132,10 +135,7 @@ qdr_status training_prepare(training *run)
     TRY(choose(run));
     TRY(fit_positions(run));
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
-    const int is_own = set->eval && strcmp(set->eval, "val") != 0; /* a text of its own */
-    TRY(corpus_read(run->ctx, is_own ? set->eval : set->file, is_own ? 0 : set->how.context, &run->text,
-                    run->sentence));
-    run->text_crc = set->save || set->resume || set->log ? corpus_crc(&run->text) : 0;
+    TRY(corpus_open(run->ctx, set, &run->text, run->sentence));
     TRY(make_model(run));
     TRY(training_load(run));
     run->n_steps = set->n_steps > run->first_step && !set->eval ? set->n_steps : run->first_step;

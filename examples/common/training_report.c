@@ -81,11 +81,12 @@ static void report_loss(const training *run)
     const int64_t n_steps = run->n_steps - run->first_step;
     const double tokens = (double)(n_steps * run->set->how.batch * run->set->how.context);
     char clock[24], count[24];
-    fprintf(stderr, "validation loss %.4f nats per byte after %lld step%s", run->points[run->n_points - 1].loss,
-            (long long)run->n_steps, PLURAL(run->n_steps));
+    fprintf(stderr, "validation loss %.4f nats per %s after %lld step%s", run->points[run->n_points - 1].loss,
+            run->text.info.is_text ? "byte" : "token", (long long)run->n_steps, PLURAL(run->n_steps));
     if (n_steps)
-        fprintf(stderr, ": %s tokens in %s (%.0f tokens/s)", progress_count(tokens, count),
-                progress_clock(run->train_secs, clock), tokens / run->train_secs);
+        fprintf(stderr, ": %s tokens in %s (%.0f tokens/s), of which %.2g s were waiting for data",
+                progress_count(tokens, count), progress_clock(run->train_secs, clock), tokens / run->train_secs,
+                run->text.waited_secs);
     fputc('\n', stderr);
 }
 
@@ -105,21 +106,26 @@ void training_announce(const training *run)
     const int p = qdr_context_size(run->ctx);
     const qdr_network *network = &set->network;
     const int64_t n_tokens = set->how.batch * set->how.context;
-    char count[24], repeats[32] = "";
+    const int is_text = run->text.info.is_text;
+    char count[24], size[24], repeats[32] = "";
     if (set->how.recompute)
         snprintf(repeats, sizeof repeats, ", recompute %s", recompute_word((qdr_recompute)set->how.recompute));
-    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s%s); text: %s, %.2f MB\n", p, PLURAL(p),
+    if (is_text)
+        snprintf(size, sizeof size, "%.2f MB", 1e-6 * (double)run->text.info.n_tokens);
+    else
+        progress_count((double)run->text.info.n_tokens, size);
+    fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s%s); %s: %s, %s\n", p, PLURAL(p),
             qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_words(set->how.grid).text,
             layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
-            set->how.serial ? "off" : "on", repeats, set->how.recorded ? ", as graphs" : "", run->text.name,
-            1e-6 * (double)run->text.n_bytes);
+            set->how.serial ? "off" : "on", repeats, set->how.recorded ? ", as graphs" : "",
+            is_text ? "text" : "tokens", run->text.name, size);
     fprintf(stderr,
             "%s: %lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of %lld token%s\n",
             network->name, (long long)network->layers, PLURAL(network->layers), (long long)network->hidden,
             (long long)network->heads, PLURAL(network->heads), (long long)set->how.context,
             progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
             (long long)n_tokens, PLURAL(n_tokens));
-    if (network->vocab > N_BYTES)
+    if (is_text && network->vocab > N_BYTES)
         fprintf(stderr, "its vocabulary of %lld has more than the %d bytes: the other tokens never occur\n",
                 (long long)network->vocab, N_BYTES);
 }

@@ -6,9 +6,11 @@
 
 #define VALIDATION_WINDOWS 256 /* during training; at the end all windows */
 
-qdr_status training_forward(training *run, const uint8_t *text)
+qdr_status training_forward(training *run, int64_t first, int64_t n_all)
 {
-    TRY(gpt_fill(&run->model, text, run->starts));
+    const int64_t n = run->model.config.n_sequences;
+    TRY(corpus_take(&run->text, (corpus_part){first, n, n, n_all, 0}, run->sentence));
+    TRY(gpt_fill_rows(&run->model, run->text.rows));
     return qdr_stack_forward(run->model.stack);
 }
 
@@ -25,7 +27,7 @@ qdr_status training_add_loss(training *run, double *sum, int64_t *n)
 qdr_status training_validate(training *run, int at_end, double *mean)
 {
     const settings *set = run->set;
-    const int64_t n_all = corpus_validation_windows(&run->text, set->how.context);
+    const int64_t n_all = run->text.info.n_validation;
     const int64_t n_some = n_all < VALIDATION_WINDOWS ? n_all : VALIDATION_WINDOWS;
     const int64_t n_windows = set->n_windows ? set->n_windows : at_end ? n_all : n_some;
     const int64_t per_forward = run->model.config.n_sequences;
@@ -37,11 +39,7 @@ qdr_status training_validate(training *run, int at_end, double *mean)
     for (int64_t first = 0; first < n_windows; first += per_forward) {
         TRY(training_look(run));
         if (run->stops) break;
-        for (int64_t i = 0; i < per_forward; i++)
-            run->starts[i] = first + i < n_windows
-                                 ? corpus_validation_window(&run->text, set->how.context, first + i, n_windows)
-                                 : -1;
-        TRY(training_forward(run, run->text.bytes));
+        TRY(training_forward(run, first, n_windows));
         TRY(training_add_loss(run, &sum, &n));
         if (talks && first + per_forward < n_windows) progress_validation(&line, first + per_forward);
     }

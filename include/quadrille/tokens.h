@@ -38,7 +38,8 @@ typedef enum qdr_token_format {
     QDR_TOKENS_UINT16 = 1, /**< all of the file, little-endian, whatever it looks like */
     QDR_TOKENS_UINT32 = 2,
     QDR_TOKENS_INT32 = 3,
-    QDR_TOKENS_TEXT = 4 /**< bytes */
+    QDR_TOKENS_TEXT = 4, /**< bytes */
+    QDR_TOKENS_OR_TEXT = 5 /**< as it is recognised, else bytes */
 } qdr_token_format;
 
 /** Where documents end, beside the ends of files. */

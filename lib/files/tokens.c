@@ -13,10 +13,13 @@
 #include "files/shuffle.h"
 #include "files/token_file.h"
 
+#define MOST_VOCAB ((int64_t)1 << 31)
+
 typedef struct source {
     qdri_token_file *files;
     int n_files, capacity;
     int64_t n, n_train; /* tokens; those from n_train on are for validation */
+    int64_t n_windows, n_validation, n_evaluation; /* as in qdr_tokens_info */
     uint64_t share; /* of what the sources before it leave, in 2^-32 */
 } source;
 
@@ -81,14 +84,16 @@ static qdr_status add_source(qdr_tokens *t, const qdr_token_source *from)
     const int64_t context = t->opts.context, needed = t->opts.only_validation ? 2 : 10 * (context + 1);
     QDR_TRY(add_files(t, to, from));
     to->n_train = t->opts.only_validation ? 0 : to->n - to->n / 10;
+    to->n_windows = to->n_train < 2 * context ? to->n_train > 0 : to->n_train / context - 1;
+    to->n_validation = (to->n - to->n_train - 1) / context;
+    to->n_evaluation = qdri_ceil_div(to->n - to->n_train - 1, context);
     if (to->n >= needed) return QDR_OK;
-    if (t->opts.only_validation)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has %" PRId64 " token%s, but two are needed: the second is predicted",
-                        to->files->name, to->n, to->n == 1 ? "" : "s");
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s has %" PRId64 " tokens, but a context of %" PRId64 " needs %" PRId64 ": the last tenth, used "
-                    "for validation, must hold one context plus one token; use more data or a shorter context",
-                    to->files->name, to->n, context, needed);
+                    "%s has %" PRId64 " token%s, but %" PRId64 " are needed%s; use more data or a "
+                    "shorter context",
+                    to->files->name, to->n, to->n == 1 ? "" : "s", needed,
+                    t->opts.only_validation ? ""
+                                            : ", ten times a context plus one token: the last tenth is for validation");
 }
 
 /* Each source takes its share of what those before it leave. */
@@ -109,22 +114,17 @@ static qdr_status take_weights(qdr_tokens *t, const qdr_token_source *from)
     return QDR_OK;
 }
 
-static qdr_status check_opts(const qdr_tokens_opts *opts, int n_sources)
+static qdr_status check_opts(const qdr_tokens_opts *opts, int n_sources, int64_t limit)
 {
-    const int64_t most_context = 1 << 24, most = (int64_t)1 << 31;
-    if (n_sources < 1 || opts->context < 1 || opts->context > most_context || opts->vocab < 0 || opts->vocab > most ||
-        (int)opts->format < 0 || opts->format > QDR_TOKENS_TEXT || (int)opts->documents < 0 ||
-        opts->documents > QDR_DOCUMENTS_INDEX)
-        return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "tokens: %d sources, a context of %" PRId64 ", a vocabulary of %" PRId64 ", format %d, "
-                        "documents %d: one of them is out of its range",
-                        n_sources, opts->context, opts->vocab, (int)opts->format, (int)opts->documents);
-    if (opts->documents != QDR_DOCUMENTS_TOKEN ||
-        (opts->document_token >= 0 && opts->document_token < (opts->vocab ? opts->vocab : most)))
-        return QDR_OK;
+    const int is_bad = n_sources < 1 || opts->context < 1 || opts->context > 1 << 24 || limit < 1 ||
+                       limit > MOST_VOCAB || (unsigned)opts->format > QDR_TOKENS_OR_TEXT ||
+                       (unsigned)opts->documents > QDR_DOCUMENTS_INDEX || opts->document_token < 0 ||
+                       opts->document_token >= limit;
+    if (!is_bad) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "tokens: documents end with token %" PRId64 ", which the vocabulary of %" PRId64 " does not have",
-                    opts->document_token, opts->vocab);
+                    "tokens: %d sources, a context of %" PRId64 ", a vocabulary of %" PRId64
+                    ", format %d, documents %d that end with token %" PRId64 ": one of them is out of its range",
+                    n_sources, opts->context, limit, (int)opts->format, (int)opts->documents, opts->document_token);
 }
 
 static qdr_status fill(qdr_tokens *t, const qdr_token_source *sources, int n_sources)
@@ -141,9 +141,10 @@ qdr_status qdr_tokens_open(const qdr_token_source *sources, int n_sources, const
     if (tokens) *tokens = NULL;
     if (!tokens || !sources) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: the sources or the result pointer is NULL");
     QDR_TRY(QDRI_TAKE(qdr_tokens_opts, opts, &own));
-    QDR_TRY(check_opts(&own, n_sources));
+    const int64_t limit = own.vocab ? own.vocab : MOST_VOCAB;
+    QDR_TRY(check_opts(&own, n_sources, limit));
     QDR_TRY(QDRI_NEW(1, "tokens", tokens));
-    **tokens = (qdr_tokens){.opts = own, .limit = own.vocab ? own.vocab : (int64_t)1 << 31};
+    **tokens = (qdr_tokens){.opts = own, .limit = limit};
     const qdr_status status = fill(*tokens, sources, n_sources);
     if (status != QDR_OK) qdr_tokens_close(tokens);
     return status;
@@ -164,22 +165,6 @@ void qdr_tokens_close(qdr_tokens **tokens)
 
 /* ---- windows ---- */
 
-static int64_t n_train_windows(const qdr_tokens *t, const source *s)
-{
-    const int64_t n = (s->n_train - t->opts.context) / t->opts.context;
-    return n < 1 ? 1 : n;
-}
-
-static int64_t n_validation_windows(const qdr_tokens *t, const source *s)
-{
-    return (s->n - s->n_train - 1) / t->opts.context;
-}
-
-static int64_t n_evaluation_windows(const qdr_tokens *t, const source *s)
-{
-    return qdri_ceil_div(s->n - s->n_train - 1, t->opts.context);
-}
-
 qdr_status qdr_tokens_get_info(const qdr_tokens *t, qdr_tokens_info *info)
 {
     qdr_tokens_info own = {.is_text = 1};
@@ -187,8 +172,7 @@ qdr_status qdr_tokens_get_info(const qdr_tokens *t, qdr_tokens_info *info)
     if (!t) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: they are NULL");
     for (const source *s = t->sources; s < t->sources + t->n_sources; s++) {
         own.n_tokens += s->n, own.n_train += s->n_train, own.n_files += s->n_files;
-        own.n_windows += s->n_train ? n_train_windows(t, s) : 0;
-        own.n_validation += n_validation_windows(t, s), own.n_evaluation += n_evaluation_windows(t, s);
+        own.n_windows += s->n_windows, own.n_validation += s->n_validation, own.n_evaluation += s->n_evaluation;
         for (int i = 0; i < s->n_files; i++) own.is_text &= s->files[i].is_text;
     }
     QDRI_GIVE(qdr_tokens_info, info, &own);
@@ -248,7 +232,7 @@ static qdr_status put_window(const qdr_tokens *t, const source *s, int64_t first
 /* Consecutive windows, shuffled; each pass has another order, and another first token. */
 static int64_t train_place(const qdr_tokens *t, const source *s, int64_t number)
 {
-    const int64_t context = t->opts.context, n = n_train_windows(t, s);
+    const int64_t context = t->opts.context, n = s->n_windows;
     const uint64_t key = qdri_mix(qdri_mix((uint64_t)t->opts.seed) + (uint64_t)(number / n)); /* of this pass */
     const int64_t first = (int64_t)(key % (uint64_t)(s->n_train - n * context));
     return first + context * (int64_t)qdri_shuffled((uint64_t)(number % n), (uint64_t)n, key);
@@ -281,9 +265,9 @@ static const source *find_validation(const qdr_tokens *t, int64_t index, int64_t
     qdr_tokens_info all = {QDR_INIT(qdr_tokens_info)};
     if (qdr_tokens_get_info(t, &all) != QDR_OK || index >= (n_all ? n_all : all.n_evaluation)) return NULL;
     for (const source *s = t->sources; s < t->sources + t->n_sources; s++) {
-        sum += n_validation_windows(t, s);
+        sum += s->n_validation;
         const double share = (double)n_all * (double)sum / (double)(all.n_validation ? all.n_validation : 1);
-        const int64_t n = n_all ? (int64_t)floor(share + 0.5) - before : n_evaluation_windows(t, s);
+        const int64_t n = n_all ? (int64_t)floor(share + 0.5) - before : s->n_evaluation;
         const int64_t i = index - before, places = s->n - s->n_train - t->opts.context;
         before += n;
         *end = s->n;
@@ -293,26 +277,24 @@ static const source *find_validation(const qdr_tokens *t, int64_t index, int64_t
     return NULL;
 }
 
-typedef struct wanted {
-    int64_t first, n, n_all;
-    int is_training;
-} wanted;
+enum { TRAINING = -1 }; /* in the place of n_all */
 
-static qdr_status put_windows(const qdr_tokens *t, wanted windows, qdr_token_rows rows)
+static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, qdr_token_rows rows)
 {
     int32_t *scratch = NULL;
-    if (!t || !rows.tokens || !rows.targets || windows.first < 0 || windows.n < 0 || windows.n_all < 0)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: %" PRId64 " windows from %" PRId64 " on, or NULL", windows.n,
-                        windows.first);
-    if (windows.is_training && t->opts.only_validation)
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: they are opened for validation only");
+    if (!t || !rows.tokens || !rows.targets || first < 0 || n < 0 || n_all < TRAINING ||
+        (n_all == TRAINING && t->opts.only_validation))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tokens: %" PRId64 " windows from %" PRId64 " on, NULL, or training where all is for "
+                        "validation",
+                        n, first);
     QDR_TRY(QDRI_NEW(2 * (t->opts.context + 1), "a window of tokens", &scratch));
     qdr_status status = QDR_OK;
-    for (int64_t i = 0; i < windows.n && status == QDR_OK; i++) {
-        int64_t k = windows.first + i, first = 0, end = 0;
-        const source *s = windows.is_training ? choose(t, &k) : find_validation(t, k, windows.n_all, &first, &end);
-        if (windows.is_training) first = train_place(t, s, k), end = s->n_train;
-        status = put_window(t, s, first, end, scratch, rows, i);
+    for (int64_t i = 0; i < n && status == QDR_OK; i++) {
+        int64_t k = first + i, begin = 0, end = 0;
+        const source *s = n_all == TRAINING ? choose(t, &k) : find_validation(t, k, n_all, &begin, &end);
+        if (n_all == TRAINING) begin = train_place(t, s, k), end = s->n_train;
+        status = put_window(t, s, begin, end, scratch, rows, i);
     }
     free(scratch);
     return status;
@@ -320,25 +302,23 @@ static qdr_status put_windows(const qdr_tokens *t, wanted windows, qdr_token_row
 
 qdr_status qdr_tokens_train(const qdr_tokens *t, int64_t first, int64_t n, qdr_token_rows rows)
 {
-    return put_windows(t, (wanted){first, n, 0, 1}, rows);
+    return put_windows(t, first, n, TRAINING, rows);
 }
 
 qdr_status qdr_tokens_validate(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, qdr_token_rows rows)
 {
-    return put_windows(t, (wanted){first, n, n_all, 0}, rows);
+    return put_windows(t, first, n, n_all < 0 ? TRAINING - 1 : n_all, rows);
 }
 
 qdr_status qdr_tokens_read(const qdr_tokens *t, int64_t first, int64_t n, int32_t *to)
 {
-    for (const source *s = t ? t->sources : NULL; s && first >= 0 && n >= 0 && s < t->sources + t->n_sources; s++) {
+    const source *s = t ? t->sources : NULL;
+    if (!t || !to || first < 0 || n < 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: NULL, or a number below 0");
+    for (; n && s < t->sources + t->n_sources; first -= s++->n) {
         const int64_t some = lesser(n, s->n - first);
-        if (n == 0) return QDR_OK;
-        if (some > 0) {
-            QDR_TRY(read_source(t, s, first, some, to));
-            to += some, n -= some, first += some;
-        }
-        first -= s->n;
+        if (some <= 0) continue;
+        QDR_TRY(read_source(t, s, first, some, to));
+        to += some, n -= some, first += some;
     }
-    if (t && n == 0) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: there are no %" PRId64 " from %" PRId64 " on", n, first);
+    return n ? QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: there are no %" PRId64 " from %" PRId64 " on", n, first) : QDR_OK;
 }

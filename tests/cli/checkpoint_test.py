@@ -293,24 +293,23 @@ class Saving(Case):
             os.unlink(self.path("run.jsonl"))
             os.unlink(file)
 
-    def start(self, *words):
+    def start(self, *words, **variables):
         process = subprocess.Popen(words_of("1x1x1x2", *words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env={**os.environ, **variables})
         self.addCleanup(process.kill)
         return process
 
     def test_a_signal_before_the_first_step(self):
-        """While the text is read, from a pipe."""
+        """While the text is read, from the program that prints the Bible."""
         pipe = self.path("pipe")
         os.mkfifo(pipe)
-        process = self.start(pipe, *TINY, "--steps", "100", "--save", self.path("a"))
+        os.chmod(self.path("bible", f"#!/bin/sh\necho 'bible('; cat '{pipe}'\n"), 0o700)
+        process = self.start(*TINY, "--steps", "100", "--save", self.path("a"),
+                             PATH=self.folder + ":" + os.environ["PATH"])
         with open(pipe, "wb") as to, open(self.text, "rb") as text:
             process.terminate()
             time.sleep(0.3)
-            try:
-                to.write(text.read())
-            except BrokenPipeError:
-                pass
+            to.write(text.read())
         said = process.communicate(timeout=20)[1]
         self.assertEqual(process.returncode, 0, said)
         self.assertIn("saved step 1 ", said)

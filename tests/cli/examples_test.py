@@ -147,7 +147,7 @@ class Complaints(Case):
 
     def test_text(self):
         self.complain("train_gpt", self.path("missing.txt"), says=["missing.txt", "No such file"])
-        self.complain("train_gpt", self.folder, says=["directory"])
+        self.complain("train_gpt", self.folder, says=["folder"])
         size = os.path.getsize(self.text)
         self.complain("train_gpt", self.text, "--ctx", "4096", "--local", "2", says=[str(size), "40970", "shorter"])
 

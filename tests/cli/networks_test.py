@@ -178,7 +178,7 @@ class Networks(cases.Case):
             self.train("--model", config, "--steps", "1")
             self.assertEqual(self.about["context"], 20)
         _, said = self.train("--model", rotary, "--steps", "1", "--ctx", "24")
-        self.assertIn("sequences of 24 bytes are longer than the 20 positions that llama is made for", said)
+        self.assertIn("sequences of 24 tokens are longer than the 20 positions that llama is made for", said)
         _, said = self.train("--model", learned, "--ctx", "24", code=2)
         self.assertIn(f"--ctx 24 is longer than the 20 positions of {learned}; use at most 20", said)
         saved = self.path("a.safetensors")

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of train_gpt: which parts are used for training and validation, and which output of the bible program is not
- * text. */
+/* What train_gpt reads: sequences, ahead or not, padding, failures meanwhile, and which output of the bible program is
+ * not text. tests/unit/files/tokens.c tests which sequences these are. */
 #include "../../../examples/common/corpus.h"
 
-#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "qdr_test.h"
-#include "quadrille/quadrille.h"
 
-enum { N_BYTES = 1234, CONTEXT = 7 };
+enum { N_TEXT = 1234, CONTEXT = 7, MOST = 12 };
 
 static char folder[64];
 
@@ -30,102 +28,118 @@ static void write_file(const char *name, const char *text, mode_t mode)
     assert_int_equal(chmod(path(name), mode), 0);
 }
 
-static corpus read_corpus(const char *file, int64_t context)
+static qdr_context *ctx;
+static corpus text;
+static char sentence[PROBLEM_BYTES];
+
+static qdr_status open_corpus(settings set)
 {
-    corpus text;
-    qdr_context *ctx = NULL;
-    char sentence[PROBLEM_BYTES] = "";
-    CHECK_OK(qdr_context_create_self(NULL, &ctx));
-    const qdr_status status = corpus_read(ctx, file, context, &text, sentence);
-    if (status != QDR_OK) fail_msg("%s", sentence);
-    qdr_context_destroy(&ctx);
-    return text;
+    set.how.context = CONTEXT, set.network.vocab = 256, set.seed = 5;
+    return corpus_open(ctx, &set, &text, sentence);
 }
 
 FIXTURE(make_folder)
 {
+    char letters[N_TEXT + 1] = {0};
+    for (int i = 0; i < N_TEXT; i++) letters[i] = (char)('a' + i * 7 % 26);
     strcpy(folder, "/tmp/quadrille-corpus-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
+    if (!mkdtemp(folder)) return 1;
+    write_file("text", letters, 0600);
+    return qdr_context_create_self(NULL, &ctx);
 }
 
 FIXTURE(remove_folder)
 {
+    qdr_context_destroy(&ctx);
     (void)unlink(path("text"));
     (void)unlink(path("bible"));
     return rmdir(folder);
 }
 
-/* All windows of `n_passes` passes lie in the first 90 %, those of one pass do not overlap, and they leave out less
- * than two contexts. */
-TEST(training_reads_the_first_nine_tenths)
+FIXTURE(close_corpus)
 {
-    enum { N_TRAIN = N_BYTES - N_BYTES / 10, N_WINDOWS = (N_TRAIN - CONTEXT) / CONTEXT };
-    char letters[N_BYTES + 1] = {0};
-    memset(letters, 'a', N_BYTES);
-    write_file("text", letters, 0600);
-    corpus text = read_corpus(path("text"), CONTEXT);
-    assert_int_equal(text.n_bytes, N_BYTES);
-    assert_int_equal(text.n_train, N_TRAIN);
-    for (int64_t pass = 0; pass < 100; pass++) { /* each at another offset */
-        char used[N_TRAIN] = {0};
-        for (int64_t i = 0; i < N_WINDOWS; i++) {
-            const int64_t begin = corpus_train_window(&text, CONTEXT, 5, pass * N_WINDOWS + i);
-            assert_true(begin >= 0 && begin + CONTEXT + 1 <= N_TRAIN);
-            for (int64_t j = begin; j < begin + CONTEXT; j++) assert_int_equal(used[j]++, 0);
-        }
-    }
-    corpus_free(&text);
+    corpus_close(&text);
+    return 0;
 }
 
-/* Passes and seeds have orders of their own, and all first bytes that leave room for as many windows occur. */
-TEST(each_pass_has_its_order)
+/* The rows that the tokens have for these sequences, and empty ones behind them. */
+static void expect_part(corpus_part part)
 {
-    enum { N_TRAIN = N_BYTES - N_BYTES / 10, N_WINDOWS = (N_TRAIN - CONTEXT) / CONTEXT, N_PASSES = 200 };
-    enum { N_PLACES = N_TRAIN - CONTEXT * N_WINDOWS };
-    corpus text = read_corpus(path("text"), CONTEXT);
-    int n_same = 0, n_of_seed = 0, is_used[N_PLACES] = {0};
-    for (int64_t pass = 0; pass < N_PASSES; pass++) {
-        int64_t least = N_TRAIN;
-        for (int64_t i = 0; i < N_WINDOWS; i++) {
-            const int64_t number = pass * N_WINDOWS + i, place = corpus_train_window(&text, CONTEXT, 5, number);
-            n_same += place / CONTEXT == corpus_train_window(&text, CONTEXT, 5, number + N_WINDOWS) / CONTEXT;
-            n_of_seed += place / CONTEXT == corpus_train_window(&text, CONTEXT, 6, number) / CONTEXT;
-            if (place < least) least = place;
-        }
-        assert_in_range(least, 0, N_PLACES - 1);
-        is_used[least] = 1;
-    }
-    for (int i = 0; i < N_PLACES; i++) assert_true(is_used[i]);
-    /* By chance one of N_WINDOWS is the same. */
-    assert_in_range(n_same, N_PASSES / 2, 2 * N_PASSES);
-    assert_in_range(n_of_seed, N_PASSES / 2, 2 * N_PASSES);
-    corpus_free(&text);
+    int32_t numbers[2 * MOST * CONTEXT];
+    const int64_t n = part.n * CONTEXT, n_rooms = part.n_rooms * CONTEXT;
+    const qdr_token_rows wanted = {numbers, numbers + n, NULL};
+    if (corpus_take(&text, part, sentence) != QDR_OK) fail_msg("%s", sentence);
+    if (part.is_training)
+        CHECK_OK(qdr_tokens_train(text.tokens, part.first, part.n, wanted));
+    else
+        CHECK_OK(qdr_tokens_validate(text.tokens, part.first, part.n, part.n_all, wanted));
+    const qdr_token_rows got = corpus_rows(&text, 0), second = corpus_rows(&text, 1);
+    assert_ptr_equal(second.targets, got.targets + CONTEXT);
+    assert_memory_equal(got.tokens, wanted.tokens, (size_t)n * sizeof *numbers);
+    assert_memory_equal(got.targets, wanted.targets, (size_t)n * sizeof *numbers);
+    for (int64_t i = n; i < n_rooms; i++) assert_true(got.tokens[i] == 0 && got.targets[i] == -1);
 }
 
-/* The windows of the last validation follow each other from the first kept byte to the last. */
-TEST(validation_reads_the_last_tenth)
+TEST_IN(sequences_are_read_ahead_or_not, NULL, close_corpus)
 {
-    corpus text = read_corpus(path("text"), CONTEXT);
-    const int64_t n = corpus_validation_windows(&text, CONTEXT);
-    int64_t end = text.n_train;
-    assert_int_equal(n, (N_BYTES / 10 - 1) / CONTEXT);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t begin = corpus_validation_window(&text, CONTEXT, i, n);
-        assert_true(begin >= text.n_train && begin + CONTEXT + 1 <= N_BYTES);
-        assert_true(begin - end <= 1);
-        end = begin + CONTEXT;
+    assert_int_equal(open_corpus((settings){.file = path("text")}), QDR_OK);
+    assert_int_equal(corpus_reserve(&text, MOST), QDR_OK);
+    for (int64_t step = 0; step < 5; step++) {
+        expect_part((corpus_part){10 * step, 10, MOST, 0, 1});
+        if (step == 2) expect_part((corpus_part){3, 4, MOST, 9, 0});
     }
-    assert_int_equal(end, N_BYTES - 1);
-    assert_int_equal(corpus_validation_window(&text, CONTEXT, 0, 1), text.n_train);
-    for (int64_t i = 0; i < 5; i++) { /* a few, with equal distances */
-        const double place = (double)text.n_train + (double)(N_BYTES - 1 - CONTEXT - text.n_train) * (double)i / 4;
-        assert_true(fabs((double)corpus_validation_window(&text, CONTEXT, i, 5) - place) < 1);
+    expect_part((corpus_part){7, 10, MOST, 0, 1}); /* not the one that was read ahead */
+    expect_part((corpus_part){17, 10, MOST, 0, 1});
+}
+
+/* The text becomes shorter while the next sequences are waited for. */
+TEST_IN(a_failure_ahead_is_told, NULL, close_corpus)
+{
+    write_file("bible", "abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz", 0600);
+    assert_int_equal(open_corpus((settings){.file = path("bible")}), QDR_OK);
+    assert_int_equal(corpus_reserve(&text, 1), QDR_OK);
+    expect_part((corpus_part){0, 1, 1, 0, 1});
+    write_file("bible", "abc", 0600);
+    qdr_status status = corpus_take(&text, (corpus_part){1, 1, 1, 0, 1}, sentence); /* perhaps it was read before */
+    if (status == QDR_OK) status = corpus_take(&text, (corpus_part){2, 1, 1, 0, 1}, sentence);
+    assert_int_equal(status, QDR_ERR_ARGUMENT);
+    assert_non_null(strstr(sentence, "had 80 bytes, and now has 3"));
+}
+
+/* FILE stands for the text, FOLDER for where it is. */
+static void expect_refused(const char *data, const char *says)
+{
+    char words[512] = "";
+    for (const char *at = data; *at;) {
+        const int is_file = strncmp(at, "FILE", 4) == 0, is_folder = strncmp(at, "FOLDER", 6) == 0;
+        const size_t used = strlen(words);
+        snprintf(words + used, sizeof words - used, is_file || is_folder ? "%s" : "%.1s",
+                 is_file     ? path("text")
+                 : is_folder ? folder
+                             : at);
+        at += is_file ? 4 : is_folder ? 6 : 1;
     }
-    corpus_free(&text);
+    assert_int_equal(open_corpus((settings){.data = words}), QDR_ERR_ARGUMENT);
+    if (!strstr(sentence, says)) fail_msg("%s: %s", words, sentence);
+    corpus_close(&text);
+}
+
+TEST(lists_of_data)
+{
+    expect_refused("FILE:x", "text:x cannot be opened");
+    expect_refused("FILE:-1", "has weight -1");
+    expect_refused("FILE:nan", "has weight nan");
+    expect_refused("FILE:3,FOLDER/te*", "is named twice");
+    expect_refused("FILE:3,FOLDER/none:2", "none cannot be opened");
+    expect_refused("FOLDER", "is a folder");
+    expect_refused(",", "0 sources");
+    assert_int_equal(open_corpus((settings){.file = path("text"), .documents = "x"}), QDR_ERR_ARGUMENT);
+    assert_non_null(strstr(sentence, "--documents x"));
+    corpus_close(&text);
 }
 
 /* What stands before the first prompt's line, and lines that begin with a prompt, are talk. */
-TEST(the_program_that_prints_the_bible_may_talk)
+TEST_IN(the_program_that_prints_the_bible_may_talk, NULL, close_corpus)
 {
     char was[4096], search[4200];
     const char *environment = getenv("PATH");
@@ -139,14 +153,13 @@ TEST(the_program_that_prints_the_bible_may_talk)
                0700);
     snprintf(search, sizeof search, "%s:%s", folder, was);
     assert_int_equal(setenv("PATH", search, 1), 0);
-    corpus text = read_corpus(NULL, CONTEXT);
+    assert_int_equal(open_corpus((settings){0}), QDR_OK);
     assert_int_equal(setenv("PATH", was, 1), 0);
     static const char wanted[] = "Ge1:1 line 1 of the text\nGe1:2 line 2 of the text\n"
                                  "Ge1:3 line 3 of the text\nGe1:4 line 4 of the text\n";
-    assert_int_equal(text.n_bytes, sizeof wanted - 1);
-    assert_memory_equal(text.bytes, wanted, sizeof wanted - 1);
+    assert_int_equal(text.text_bytes, sizeof wanted - 1);
+    assert_memory_equal(text.text, wanted, sizeof wanted - 1);
     assert_string_equal(text.name, "King James Bible");
-    corpus_free(&text);
 }
 
 int main(void) { return run_all_tests(make_folder, remove_folder); }

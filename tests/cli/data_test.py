@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train_gpt on files of tokens: each layout, written here as its description says, trains like the text that it was made
+of; mixtures, documents, runs that go on elsewhere, what is refused. With NumPy also what it writes.
+
+usage: data_test.py EXAMPLES_DIR
+"""
+import array
+import json
+import math
+import os
+import struct
+import subprocess
+
+import cases
+from checkpoint_test import TINY, Case, words_of
+
+TYPES = {"B": 1, "H": 8, "i": 4, "q": 5}  # of Megatron
+TRAIN = [*TINY[:-2], "--sample", "12", "--steps", "4", "--dtype", "f64"]
+
+
+def ints(magic, version, tokens, code, fourth=0):
+    """A header of 256 int32, and tokens."""
+    head = struct.pack("<4i", magic, version, len(tokens), fourth).ljust(1024, b"\0")
+    return head + array.array(code, tokens).tobytes()
+
+
+def index(lengths, code, documents):
+    """Megatron's .idx of sequences of these lengths."""
+    size = array.array(code).itemsize
+    places = [size * sum(lengths[:i]) for i in range(len(lengths))]
+    return (b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, TYPES[code], len(lengths), len(documents)) +
+            array.array("i", lengths).tobytes() + array.array("q", places + documents).tobytes())
+
+
+class Data(Case):
+    def setUp(self):
+        super().setUp()
+        with open(self.text, "rb") as file:
+            self.tokens = list(file.read())
+
+    def losses(self, *words, grid="1x1x1x1", code=0):
+        """Those of all steps; without a failure."""
+        log = self.path("run.jsonl")
+        self.said = self.run_words(words_of(grid, *words, "--log", log), code)
+        if code:
+            return self.said
+        with open(log, encoding="ascii") as file:
+            lines = [json.loads(line) for line in file][1:]
+        os.remove(log)
+        return [[line[key] for key in ("loss", "val_loss") if key in line] for line in lines]
+
+    def train(self, name, *words, **more):
+        return self.losses("--data", self.path(name), *TRAIN, *words, **more)
+
+    def megatron(self, name, code, lengths, documents):
+        self.write(name + ".bin", array.array(code, self.tokens).tobytes())
+        self.write(name + ".idx", index(lengths, code, documents))
+
+    def lines(self):
+        """Lengths of the text's lines."""
+        return [len(line) + 1 for line in bytes(self.tokens).split(b"\n")[:-1]]
+
+    def test_all_layouts_train_alike(self):
+        wanted = self.losses(self.text, *TRAIN)
+        self.assertIn("nats per byte", self.said)
+        tokens = self.tokens
+        self.write("llmc.bin", ints(20240520, 1, tokens, "H"))
+        self.write("llama3.bin", ints(20240801, 7, tokens, "i"))
+        self.write("nemo.bin", ints(278895051, 1, tokens, "H", 2))
+        for name in ("llmc.bin", "llama3.bin", "nemo.bin", "text.txt"):
+            self.assertEqual(self.train(name), wanted, name)
+        self.assertIn("nats per byte", self.said)
+        for code in TYPES:
+            self.megatron("m" + code, code, self.lines(), [])
+            self.assertEqual(self.train(f"m{code}.bin"), wanted, code)
+        self.assertIn("nats per token", self.said)
+        for name, code in (("uint16", "H"), ("int32", "i"), ("uint32", "I"), ("text", "B")):
+            self.write("raw.bin", array.array(code, tokens).tobytes())
+            self.assertEqual(self.train("raw.bin", "--tokens", name), wanted, name)
+        for i, part in enumerate((tokens[:1000], tokens[1000:1001], tokens[1001:])):
+            self.write(f"part{i}.bin", ints(20240520, 1, part, "H"))
+        self.assertEqual(self.train("part*.bin"), wanted)
+
+    def test_numpy(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("there is no NumPy")
+        wanted = self.losses(self.text, *TRAIN)
+        for kind in ("u1", "u2", "u4", "i2", "i4", "i8"):
+            numpy.save(self.path("a.npy"), numpy.array(self.tokens, dtype=kind))
+            self.assertEqual(self.train("a.npy"), wanted, kind)
+
+    def test_documents(self):
+        """Lines, by the token that ends them and by an index; both leave out what one line would predict of the next."""
+        lengths = self.lines()
+        self.megatron("m", "H", lengths, list(range(len(lengths) + 1)))
+        by_token = self.train("m.bin", "--documents", "10")
+        self.assertEqual(self.train("m.bin", "--documents", "idx"), by_token)
+        self.assertEqual(self.losses(self.text, *TRAIN, "--documents", "10"), by_token)
+        self.assertNotEqual(self.train("m.bin"), by_token)
+        for one, other in zip(by_token, self.train("m.bin", "--documents", "idx", grid="2x1x2x1")):
+            for a, b in zip(one, other):
+                self.assertLess(abs(a - b), 1e-9)
+
+    def test_a_document_is_read_alone(self):
+        """Sequences that hold one document each have the loss of each alone: of a text of one line per window, the loss
+        with documents is that of a text where the lines before were others."""
+        lines = [bytes((65 + (i * k) % 26 for k in range(7))) + b"\n" for i in range(80)]
+        save = self.path("a")
+        self.losses(self.write("one", b"".join(lines)), *TRAIN, "--ctx", "24", "--save", save)
+        loss = []
+        for first in (b"ABCDEFG\n", b"zyxwvut\n"):
+            text = self.write("short", first + lines[3] + lines[4])
+            done = cases.start(*words_of("1x1x1x1", "--load", save, "--eval", text, "--documents", "10"))
+            self.assertEqual(done.returncode, 0, done.err)
+            loss.append(json.loads(done.out))
+        self.assertEqual([one["tokens"] for one in loss], [3 * 7] * 2)
+        whole = 3 * 7 * (loss[0]["loss"] - loss[1]["loss"])
+        alone = []
+        for first in (b"ABCDEFG\n", b"zyxwvut\n"):
+            done = cases.start(*words_of("1x1x1x1", "--load", save, "--eval", self.write("short", first)))
+            alone.append(7 * json.loads(done.out)["loss"])
+        self.assertLess(abs(whole - (alone[0] - alone[1])), 1e-5)
+
+    def test_a_mixture_goes_on_elsewhere(self):
+        """The same losses, on another grid and with other micro-batches, as without the stop."""
+        self.write("a.bin", ints(20240520, 1, self.tokens, "H"))
+        data = f"{self.path('a.bin')}:3,{self.text}:1"
+        words = ["--data", data, *TRAIN[:-4], "--dtype", "f64", "--steps", "8", "--sample", "0"]
+        wanted = self.losses(*words)
+        save = self.path("save")
+        self.losses(*words, "--save", save, "--stop-after", "3")
+        got = self.losses(*words, "--resume", save, "--micro-batch", "1", grid="2x1x1x2")
+        for one, other in zip(wanted[3:], got):
+            self.assertLess(abs(one[0] - other[0]), 1e-9)
+        self.assertEqual(len(got), 5)
+        other = [*words[:1], data.replace(":3", ":2"), *words[2:]]
+        self.assertIn("on another text", self.losses(*other, "--resume", save, code=2))
+
+    def test_another_vocabulary(self):
+        self.write("a.bin", ints(20240520, 1, [5 * token for token in self.tokens], "H"))
+        self.assertIn("but tokens are from 0 to 255", self.train("a.bin", code=2))
+        losses = self.train("a.bin", "--vocab", "700", "--prompt", "50 260,265")
+        self.assertLess(abs(losses[0][0] - math.log(700)), 1)
+        done = cases.start(*words_of("1x1x1x1", "--data", self.path("a.bin"), *TRAIN, "--vocab", "700", "--prompt", "5"))
+        numbers = [int(word) for word in done.out.split()]
+        self.assertEqual((len(numbers), numbers[0]), (13, 5))
+        self.assertIn("--prompt 700", self.train("a.bin", "--vocab", "700", "--prompt", "700", code=2))
+
+    def test_refusals(self):
+        self.write("raw.bin", array.array("H", [300 + token for token in self.tokens]).tobytes())
+        self.write("a.bin", ints(20240520, 1, self.tokens, "H"))
+        self.write("eval.bin", ints(20240522, 1, self.tokens, "H"))
+        os.mkfifo(self.path("pipe"))
+        path = self.path
+        for words, part in ((["--data", path("raw.bin")], "begins as uint16 348 358 "),
+                            (["--data", path("eval.bin")], "an evaluation for llm.c"),
+                            (["--data", path("pipe")], "cannot be read twice"),
+                            ([path("pipe")], "cannot be read twice"),
+                            (["--data", self.folder], "is a folder"),
+                            (["--data", path("a.bin") + ":0"], "has weight 0"),
+                            (["--data", f"{path('a.bin')}:1,{path('*a.bin')}"], "is named twice"),
+                            (["--data", path("a.bin"), "--documents", "idx"], "no .idx"),
+                            (["--data", path("a.bin"), "--documents", "-1"], "--documents -1: give the number"),
+                            (["--data", path("a.bin"), "--documents", "256"], "end with token 256"),
+                            (["--data", path("a.bin"), "--ctx", "4096"], "40970 are needed"),
+                            (["--data", path("a.bin"), self.text], "leave one of them out")):
+            said = self.run_words(words_of("1x1x1x1", *words), 2)
+            self.assertIn(part, said)
+            self.assertEqual(len(said.splitlines()), 1, said)
+
+    def test_a_file_that_shrinks(self):
+        """While the run goes on: a sentence, and no signal."""
+        self.write("a.bin", ints(20240520, 1, self.tokens, "H"))
+        words = words_of("1x1x1x1", "--data", self.path("a.bin"), *TRAIN[:-4], "--steps", "1000000", "--every", "0.1")
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+        self.addCleanup(process.kill)
+        for _ in range(3):  # the grid, the network, the first steps
+            process.stderr.readline()
+        os.truncate(self.path("a.bin"), 5000)
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 2, said)
+        self.assertIn("and now has 5000; do not change it", said)
+
+
+if __name__ == "__main__":
+    cases.main("examples_dir", "--mpiexec")
