@@ -14,7 +14,8 @@
  *    raw                    not recognised: all of the file is tokens of `format`
  *    text                   everything else: bytes
  *
- * Not recognised and no text is what has a zero byte among its first 4,096, or is called .bin or .npy.
+ * What is not recognised, but has a zero byte among its first 4,096 or is called .bin or .npy, is no text: it needs a
+ * `format`.
  *
  * **Parts.** The files of a source follow one another; its last tenth is for validation, the rest for training. A
  * *window* is context + 1 tokens: the first `context` are what a sequence reads, the last ones what it predicts.
@@ -104,7 +105,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_tokens_get_info(const qdr_tokens *tokens, q
 typedef struct qdr_token_rows {
     int32_t *tokens; /**< what each row reads */
     int32_t *targets; /**< what it predicts; -1: nothing, since its document ends here */
-    int32_t *first_keys; /**< the first row of its document in the sequence; all 0 without documents; NULL: not wanted */
+    int32_t *first_keys; /**< the first row of its document in the sequence; 0 without documents; NULL: not wanted */
 } qdr_token_rows;
 
 /** Sequences first … first + n - 1 of a run, counted from 0.

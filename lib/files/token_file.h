@@ -30,7 +30,7 @@ void qdri_token_file_close(qdri_token_file *file);
 /* Tokens first … first + n - 1, which it has. limit: each is less. */
 QDR_NODISCARD qdr_status qdri_token_file_read(const qdri_token_file *file, int64_t limit, int64_t first, int64_t n,
                                               int32_t *to);
-/* Where the first document of the .idx begins, which there is, that begins at or after a token; file->n: there is none. */
+/* Where the first document of the .idx, which there is, begins at or after a token; file->n: there is none. */
 QDR_NODISCARD qdr_status qdri_token_file_document(const qdri_token_file *file, int64_t from, int64_t *begin);
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_gpt on files of tokens: each layout, written here as its description says, trains like the text that it was made
-of; mixtures, documents, runs that go on elsewhere, what is refused. With NumPy also what it writes.
+"""train_gpt on files of tokens: each layout, written here as its description says, trains like the text that it was
+made of; mixtures, documents, runs that go on elsewhere, what is refused. With NumPy also what it writes.
 
 usage: data_test.py EXAMPLES_DIR
 """
@@ -93,7 +93,7 @@ class Data(Case):
             self.assertEqual(self.train("a.npy"), wanted, kind)
 
     def test_documents(self):
-        """Lines, by the token that ends them and by an index; both leave out what one line would predict of the next."""
+        """Lines, by the token that ends them and by an index; what one would predict of the next is left out."""
         lengths = self.lines()
         self.megatron("m", "H", lengths, list(range(len(lengths) + 1)))
         by_token = self.train("m.bin", "--documents", "10")
@@ -144,7 +144,8 @@ class Data(Case):
         self.assertIn("but tokens are from 0 to 255", self.train("a.bin", code=2))
         losses = self.train("a.bin", "--vocab", "700", "--prompt", "50 260,265")
         self.assertLess(abs(losses[0][0] - math.log(700)), 1)
-        done = cases.start(*words_of("1x1x1x1", "--data", self.path("a.bin"), *TRAIN, "--vocab", "700", "--prompt", "5"))
+        done = cases.start(*words_of("1x1x1x1", "--data", self.path("a.bin"), *TRAIN, "--vocab", "700",
+                                     "--prompt", "5"))
         numbers = [int(word) for word in done.out.split()]
         self.assertEqual((len(numbers), numbers[0]), (13, 5))
         self.assertIn("--prompt 700", self.train("a.bin", "--vocab", "700", "--prompt", "700", code=2))

@@ -17,7 +17,8 @@ from file_programs import ARGUMENTS, ENVIRONMENT, PROGRAMS, SECONDS, Case, comma
 # Arguments of options that name no file. All others are files, and must be in PROGRAMS.
 NO_FILES = {"2x2x1x1", "AXES", "AXIS", "AXIS=N", "B", "BYTES", "CODEC", "CODECS", "GP,OP", "GRID", "GRID[:LEVELS]",
             "GXxGYxGZxGD", "GXxGYxGZxGD|auto", "K", "KEY=NUMBER", "KEY=VALUE", "KIND", "LAYOUT", "N", "NAME", "NORM",
-            "ORDER", "P", "R", "RANK:SECONDS", "RATE", "S", "SECS", "STDDEV", "TEXT", "TOKEN|idx", "TYPE", "WHAT", "WHOSE", "X",
+            "ORDER", "P", "R", "RANK:SECONDS", "RATE", "S", "SECS", "STDDEV", "TEXT", "TOKEN|idx", "TYPE",
+            "WHAT", "WHOSE", "X",
             "cpu|cuda|cuda:N", "f32|f64|bf16|f16", "off|on", "on|off", "replicated|scattered", "stored|fp8"}
 # Arguments that have the same names as files elsewhere; and a file that --save, alone, may replace.
 NO_FILE_OPTIONS = {("--rows", "M"), ("--resume", "FILE|auto"), ("--eval", "FILE|val"),
