@@ -122,9 +122,10 @@ static qdr_token_source take_source(char *words)
 {
     char *colon = strrchr(words, ':'), *end = NULL;
     const double weight = colon ? strtod(colon + 1, &end) : 1;
-    if (!colon || end == colon + 1 || *end) return (qdr_token_source){.path = words, .weight = 1};
+    if (!colon || end == colon + 1 || *end)
+        return (qdr_token_source){QDR_INIT(qdr_token_source), .path = words, .weight = 1};
     *colon = '\0';
-    return (qdr_token_source){.path = words, .weight = weight};
+    return (qdr_token_source){QDR_INIT(qdr_token_source), .path = words, .weight = weight};
 }
 
 static qdr_status open_list(const char *data, const qdr_tokens_opts *opts, corpus *text)
@@ -152,7 +153,8 @@ static qdr_status open_text(const char *file, const qdr_tokens_opts *opts, corpu
         snprintf(text->name, sizeof text->name, "%.80s", slash ? slash + 1 : file);
     else if (!read_bible(text))
         read_licenses(text);
-    const qdr_token_source source = {file ? file : text->name, 1, text->text, text->text_bytes};
+    const qdr_token_source source = {QDR_INIT(qdr_token_source), file ? file : text->name, 1, text->text,
+                                     text->text_bytes};
     return qdr_tokens_open(&source, 1, opts, &text->tokens);
 }
 
@@ -250,7 +252,8 @@ void corpus_close(corpus *text)
 static qdr_token_rows rows_of(const corpus *text, int32_t *numbers, int64_t n_sequences)
 {
     const int64_t n = n_sequences * text->context;
-    return (qdr_token_rows){numbers, numbers + n, text->has_documents ? numbers + 2 * n : NULL};
+    return (qdr_token_rows){QDR_INIT(qdr_token_rows), numbers, numbers + n,
+                            text->has_documents ? numbers + 2 * n : NULL};
 }
 
 static void read_part(corpus *text, corpus_part part, int32_t *numbers)
@@ -258,8 +261,8 @@ static void read_part(corpus *text, corpus_part part, int32_t *numbers)
     const qdr_token_rows rows = rows_of(text, numbers, part.n_rooms);
     const int64_t used = part.n * text->context, left = part.n_rooms * text->context - used;
     const qdr_status status = part.is_training
-                                  ? qdr_tokens_train(text->tokens, part.first, part.n, rows)
-                                  : qdr_tokens_validate(text->tokens, part.first, part.n, part.n_all, rows);
+                                  ? qdr_tokens_train(text->tokens, part.first, part.n, &rows)
+                                  : qdr_tokens_validate(text->tokens, part.first, part.n, part.n_all, &rows);
     memset(rows.tokens + used, 0, (size_t)left * sizeof *numbers);
     memset(rows.targets + used, -1, (size_t)left * sizeof *numbers);
     if (rows.first_keys) memset(rows.first_keys + used, 0, (size_t)left * sizeof *numbers);
@@ -308,7 +311,8 @@ qdr_token_rows corpus_rows(const corpus *text, int64_t sequence)
 {
     const int64_t row = sequence * text->context;
     const qdr_token_rows *all = &text->rows;
-    return (qdr_token_rows){all->tokens + row, all->targets + row, all->first_keys ? all->first_keys + row : NULL};
+    return (qdr_token_rows){QDR_INIT(qdr_token_rows), all->tokens + row, all->targets + row,
+                            all->first_keys ? all->first_keys + row : NULL};
 }
 
 double corpus_uniform(uint64_t seed, uint64_t counter)

@@ -75,7 +75,7 @@ qdr_status training_write_sample(training *run)
     const int64_t n_rows = run->model.config.n_sequences * run->set->how.context;
     int32_t *numbers = program_new(run->ctx, 3 * n_rows, sizeof *numbers);
     float *logits = program_new(run->ctx, run->set->network.vocab, sizeof *logits);
-    const qdr_token_rows rows = {numbers, numbers + n_rows, numbers + 2 * n_rows};
+    const qdr_token_rows rows = {QDR_INIT(qdr_token_rows), numbers, numbers + n_rows, numbers + 2 * n_rows};
     if (numbers) memset(rows.targets, -1, (size_t)n_rows * sizeof *numbers);
     const qdr_status status = numbers && logits ? write_tokens(run, rows, logits) : QDR_ERR_MEMORY;
     free(logits);

@@ -50,8 +50,9 @@ typedef enum qdr_token_documents {
     QDR_DOCUMENTS_INDEX = 2 /**< as the .idx of Megatron says */
 } qdr_token_documents;
 
-/** A source. No members will be added: lists of it are passed. */
+/** A source. */
 typedef struct qdr_token_source {
+    size_t size; /**< QDR_INIT(qdr_token_source) */
     const char *path; /**< a file, or a pattern of them, as in a shell: in the order of strcmp(); with `text`: a name */
     double weight; /**< its share of the sequences, relative to the others' */
     const char *text; /**< NULL, or bytes in the place of a file; the caller's, until the tokens are closed */
@@ -72,7 +73,7 @@ typedef struct qdr_tokens_opts {
 typedef struct qdr_tokens qdr_tokens;
 
 /** Opens sources: looks at the headers of all files, and at all of a Megatron index, but reads no tokens.
- *  @param sources      copied, but for `text`
+ *  @param sources      n_sources of them, all of the first one's size; copied, but for `text`
  *  @param[out] tokens  to be closed; NULL after an error
  *  @retval QDR_ERR_ARGUMENT     NULL, no size, a number out of its range; a file that is neither regular nor one of the
  *                               above, of another length than it says, or named twice; a source with fewer than
@@ -101,8 +102,9 @@ typedef struct qdr_tokens_info {
  *  @retval QDR_ERR_ARGUMENT  NULL or no size */
 QDR_API QDR_NODISCARD qdr_status qdr_tokens_get_info(const qdr_tokens *tokens, qdr_tokens_info *info);
 
-/** Where rows of sequences go: n·C numbers each, of the caller. Undefined after an error. No members will be added. */
+/** Where rows of sequences go: n·C numbers each, of the caller. Undefined after an error. */
 typedef struct qdr_token_rows {
+    size_t size; /**< QDR_INIT(qdr_token_rows) */
     int32_t *tokens; /**< what each row reads */
     int32_t *targets; /**< what it predicts; -1: nothing, since its document ends here */
     int32_t *first_keys; /**< the first row of its document in the sequence; 0 without documents; NULL: not wanted */
@@ -114,13 +116,13 @@ typedef struct qdr_token_rows {
  *  @retval QDR_ERR_IO        a file that cannot be read
  *  @retval QDR_ERR_MEMORY    out of memory for 2·(C + 1) numbers */
 QDR_API QDR_NODISCARD qdr_status qdr_tokens_train(const qdr_tokens *tokens, int64_t first, int64_t n,
-                                                  qdr_token_rows rows);
+                                                  const qdr_token_rows *rows);
 /** Windows first … first + n - 1 of `n_all` that are evenly spread over the validation parts; n_all 0: of the
  * n_evaluation ones that cover them. Rows beyond a source's end, and those of windows beyond the last, read token 0 and
  * predict nothing.
  *  @retval  as above */
 QDR_API QDR_NODISCARD qdr_status qdr_tokens_validate(const qdr_tokens *tokens, int64_t first, int64_t n, int64_t n_all,
-                                                     qdr_token_rows rows);
+                                                     const qdr_token_rows *rows);
 /** Tokens first … first + n - 1 of all sources, one after the other, as they are.
  *  @retval  as above; QDR_ERR_ARGUMENT: they do not have so many */
 QDR_API QDR_NODISCARD qdr_status qdr_tokens_read(const qdr_tokens *tokens, int64_t first, int64_t n, int32_t *to);

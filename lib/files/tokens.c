@@ -20,6 +20,7 @@ typedef struct source {
     int n_files, capacity;
     int64_t n, n_train; /* tokens; those from n_train on are for validation */
     int64_t n_windows, n_validation, n_evaluation; /* as in qdr_tokens_info */
+    double weight;
     uint64_t share; /* of what the sources before it leave, in 2^-32 */
 } source;
 
@@ -81,6 +82,7 @@ static qdr_status add_files(qdr_tokens *t, source *to, const qdr_token_source *f
 static qdr_status add_source(qdr_tokens *t, const qdr_token_source *from)
 {
     source *to = &t->sources[t->n_sources++];
+    to->weight = from->weight;
     const int64_t context = t->opts.context, needed = t->opts.only_validation ? 2 : 10 * (context + 1);
     QDR_TRY(add_files(t, to, from));
     to->n_train = t->opts.only_validation ? 0 : to->n - to->n / 10;
@@ -97,17 +99,17 @@ static qdr_status add_source(qdr_tokens *t, const qdr_token_source *from)
 }
 
 /* Each source takes its share of what those before it leave. */
-static qdr_status take_weights(qdr_tokens *t, const qdr_token_source *from)
+static qdr_status take_weights(qdr_tokens *t)
 {
     double sum = 0, left = 0;
-    for (int s = 0; s < t->n_sources; s++) sum += from[s].weight;
+    for (int s = 0; s < t->n_sources; s++) sum += t->sources[s].weight;
     for (int s = t->n_sources - 1; s >= 0; s--) {
-        const double weight = from[s].weight;
+        const double weight = t->sources[s].weight;
         if (!(weight > 0) || !(sum <= 1e300) || weight < 1e-6 * sum)
             return QDR_FAIL(QDR_ERR_ARGUMENT,
                             "%s has weight %g of %g; give each source a positive number, at least a millionth of the "
                             "sum",
-                            from[s].path, weight, sum);
+                            t->sources[s].files->name, weight, sum);
         left += weight;
         t->sources[s].share = (uint64_t)(weight / left * 0x1p32 + 0.5);
     }
@@ -130,8 +132,12 @@ static qdr_status check_opts(const qdr_tokens_opts *opts, int n_sources, int64_t
 static qdr_status fill(qdr_tokens *t, const qdr_token_source *sources, int n_sources)
 {
     QDR_TRY(QDRI_NEW(n_sources, "sources of tokens", &t->sources));
-    for (int s = 0; s < n_sources; s++) QDR_TRY(add_source(t, &sources[s]));
-    return take_weights(t, sources);
+    for (int s = 0; s < n_sources; s++) {
+        qdr_token_source own;
+        QDR_TRY(QDRI_TAKE(qdr_token_source, qdri_sized_item(sources, s), &own));
+        QDR_TRY(add_source(t, &own));
+    }
+    return take_weights(t);
 }
 
 qdr_status qdr_tokens_open(const qdr_token_source *sources, int n_sources, const qdr_tokens_opts *opts,
@@ -212,7 +218,7 @@ static qdr_status find_documents(const qdr_tokens *t, const source *s, int64_t f
 
 /* Writes the sequence at `first`, of tokens before `end`, as number i of the rows. scratch: 2·(C + 1) numbers. */
 static qdr_status put_window(const qdr_tokens *t, const source *s, int64_t first, int64_t end, int32_t *scratch,
-                             qdr_token_rows rows, int64_t i)
+                             const qdr_token_rows *rows, int64_t i)
 {
     const int64_t context = t->opts.context, n = lesser(context + 1, end - first);
     int32_t *tokens = scratch, *keys = scratch + context + 1, key = 0;
@@ -222,9 +228,9 @@ static qdr_status put_window(const qdr_tokens *t, const source *s, int64_t first
     for (int64_t row = 0, to = i * context; row < context; row++, to++) {
         const int ends = row + 1 >= n || keys[row + 1] == row + 1;
         if (keys[row]) key = keys[row];
-        rows.tokens[to] = tokens[row];
-        rows.targets[to] = ends ? -1 : tokens[row + 1];
-        if (rows.first_keys) rows.first_keys[to] = key;
+        rows->tokens[to] = tokens[row];
+        rows->targets[to] = ends ? -1 : tokens[row + 1];
+        if (rows->first_keys) rows->first_keys[to] = key;
     }
     return QDR_OK;
 }
@@ -279,10 +285,12 @@ static const source *find_validation(const qdr_tokens *t, int64_t index, int64_t
 
 enum { TRAINING = -1 }; /* in the place of n_all */
 
-static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, qdr_token_rows rows)
+static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, const qdr_token_rows *rows)
 {
+    qdr_token_rows own;
     int32_t *scratch = NULL;
-    if (!t || !rows.tokens || !rows.targets || first < 0 || n < 0 || n_all < TRAINING ||
+    QDR_TRY(QDRI_TAKE(qdr_token_rows, rows, &own));
+    if (!t || !own.tokens || !own.targets || first < 0 || n < 0 || n_all < TRAINING ||
         (n_all == TRAINING && t->opts.only_validation))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tokens: %" PRId64 " windows from %" PRId64 " on, NULL, or training where all is for "
@@ -294,18 +302,18 @@ static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int
         int64_t k = first + i, begin = 0, end = 0;
         const source *s = n_all == TRAINING ? choose(t, &k) : find_validation(t, k, n_all, &begin, &end);
         if (n_all == TRAINING) begin = train_place(t, s, k), end = s->n_train;
-        status = put_window(t, s, begin, end, scratch, rows, i);
+        status = put_window(t, s, begin, end, scratch, &own, i);
     }
     free(scratch);
     return status;
 }
 
-qdr_status qdr_tokens_train(const qdr_tokens *t, int64_t first, int64_t n, qdr_token_rows rows)
+qdr_status qdr_tokens_train(const qdr_tokens *t, int64_t first, int64_t n, const qdr_token_rows *rows)
 {
     return put_windows(t, first, n, TRAINING, rows);
 }
 
-qdr_status qdr_tokens_validate(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, qdr_token_rows rows)
+qdr_status qdr_tokens_validate(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, const qdr_token_rows *rows)
 {
     return put_windows(t, first, n, n_all < 0 ? TRAINING - 1 : n_all, rows);
 }

@@ -25,7 +25,9 @@ static void read_all(const qdr_tokens *tokens)
     for (int64_t i = 0; i < info.n_tokens && i < 1000; i++)
         require(qdr_tokens_read(tokens, i, 1, &token) == QDR_OK ? token >= 0 : qdr_last_error()[0] != 0);
     for (int64_t i = 0; i <= info.n_evaluation && i < 200; i++) {
-        if (qdr_tokens_validate(tokens, i, 1, 0, (qdr_token_rows){read, targets, keys}) != QDR_OK) continue;
+        if (qdr_tokens_validate(tokens, i, 1, 0, &(qdr_token_rows){QDR_INIT(qdr_token_rows), read, targets, keys}) !=
+            QDR_OK)
+            continue;
         for (int row = 0, key = 0; row < CONTEXT; key = keys[row++])
             require(keys[row] >= key && keys[row] <= row && read[row] >= 0 && targets[row] >= -1);
     }
@@ -36,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     static const uint8_t zeros[INDEXED_BYTES];
     if (n_bytes == 0) return 0;
     const int is_index = bytes[0] & 1;
-    const qdr_token_source source = {.path = is_index ? fuzz_file(zeros, sizeof zeros, ".bin")
+    const qdr_token_source source = {QDR_INIT(qdr_token_source),
+                                     .path = is_index ? fuzz_file(zeros, sizeof zeros, ".bin")
                                                       : fuzz_file(bytes + 1, n_bytes - 1, ".bin"),
                                      .weight = 1};
     if (!*index_path) atexit(remove_index);

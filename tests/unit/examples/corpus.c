@@ -67,12 +67,12 @@ static void expect_part(corpus_part part)
 {
     int32_t numbers[2 * MOST * CONTEXT];
     const int64_t n = part.n * CONTEXT, n_rooms = part.n_rooms * CONTEXT;
-    const qdr_token_rows wanted = {numbers, numbers + n, NULL};
+    const qdr_token_rows wanted = {QDR_INIT(qdr_token_rows), numbers, numbers + n, NULL};
     if (corpus_take(&text, part, sentence) != QDR_OK) fail_msg("%s", sentence);
     if (part.is_training)
-        CHECK_OK(qdr_tokens_train(text.tokens, part.first, part.n, wanted));
+        CHECK_OK(qdr_tokens_train(text.tokens, part.first, part.n, &wanted));
     else
-        CHECK_OK(qdr_tokens_validate(text.tokens, part.first, part.n, part.n_all, wanted));
+        CHECK_OK(qdr_tokens_validate(text.tokens, part.first, part.n, part.n_all, &wanted));
     const qdr_token_rows got = corpus_rows(&text, 0), second = corpus_rows(&text, 1);
     assert_ptr_equal(second.targets, got.targets + CONTEXT);
     assert_memory_equal(got.tokens, wanted.tokens, (size_t)n * sizeof *numbers);

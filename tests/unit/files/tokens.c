@@ -109,7 +109,7 @@ FIXTURE(close_tokens)
 
 static qdr_status open_as(const char *name, qdr_tokens_opts opts)
 {
-    const qdr_token_source source = {.path = path(name), .weight = 1};
+    const qdr_token_source source = {QDR_INIT(qdr_token_source), .path = path(name), .weight = 1};
     qdr_tokens_close(&tokens);
     opts.size = sizeof opts;
     if (!opts.context) opts.context = 4, opts.only_validation = 1;
@@ -317,7 +317,7 @@ TEST_IN(what_is_no_file, NULL, close_tokens)
 
 enum { CONTEXT = 8, N_ROWS = 64 * CONTEXT };
 static int32_t read_rows[N_ROWS], target_rows[N_ROWS], key_rows[N_ROWS];
-static const qdr_token_rows rows = {read_rows, target_rows, key_rows};
+static const qdr_token_rows rows = {QDR_INIT(qdr_token_rows), read_rows, target_rows, key_rows};
 
 /* Token i of a source is i + 100000·source. */
 static void save_counting(const char *name, int from, int n)
@@ -333,7 +333,7 @@ static qdr_status open_mixture(const char *const names[], const double weights[]
     char paths[4][128];
     for (int i = 0; i < n; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
-        sources[i] = (qdr_token_source){.path = paths[i], .weight = weights[i]};
+        sources[i] = (qdr_token_source){QDR_INIT(qdr_token_source), .path = paths[i], .weight = weights[i]};
     }
     qdr_tokens_close(&tokens);
     opts.size = sizeof opts, opts.context = CONTEXT;
@@ -353,7 +353,7 @@ TEST_IN(a_pass_reads_every_window_once, NULL, close_tokens)
     for (int64_t pass = 0; pass < 5; pass++) {
         char is_used[903] = {0};
         for (int64_t k = 0; k < info.n_windows; k++) {
-            CHECK_OK(qdr_tokens_train(tokens, pass * info.n_windows + k, 1, rows));
+            CHECK_OK(qdr_tokens_train(tokens, pass * info.n_windows + k, 1, &rows));
             for (int i = 0; i < CONTEXT; i++) {
                 assert_true(read_rows[i] >= 0 && read_rows[i] < 902 && !is_used[read_rows[i]]++);
                 assert_int_equal(target_rows[i], read_rows[i] + 1);
@@ -373,7 +373,7 @@ TEST_IN(each_pass_has_its_order, NULL, close_tokens)
     for (int seed = 0; seed < 2; seed++) {
         CHECK_OK(open_mixture((const char *[]){"count"}, (double[]){1}, 1, (qdr_tokens_opts){.seed = seed}));
         for (int k = 0; k < N_PASSES * N_WINDOWS; k++) {
-            CHECK_OK(qdr_tokens_train(tokens, k, 1, rows));
+            CHECK_OK(qdr_tokens_train(tokens, k, 1, &rows));
             places[seed][k / N_WINDOWS][k % N_WINDOWS] = read_rows[0];
         }
     }
@@ -399,19 +399,19 @@ TEST_IN(a_sequence_depends_on_its_number_alone, NULL, close_tokens)
     save_counting("count", 0, 1000);
     save_counting("other", 100000, 500);
     CHECK_OK(open_mixture((const char *[]){"count", "other"}, weights, 2, (qdr_tokens_opts){.seed = 5}));
-    CHECK_OK(qdr_tokens_train(tokens, 70, 64, rows));
+    CHECK_OK(qdr_tokens_train(tokens, 70, 64, &rows));
     memcpy(one, read_rows, sizeof one);
     save_counting("part-0", 0, 333);
     save_counting("part-1", 333, 1);
     save_counting("part-2", 334, 666);
     CHECK_OK(open_mixture((const char *[]){"part-?", "other"}, weights, 2, (qdr_tokens_opts){.seed = 5}));
     for (int64_t k = 63; k >= 0; k--) {
-        CHECK_OK(qdr_tokens_train(tokens, 70 + k, 1, rows));
+        CHECK_OK(qdr_tokens_train(tokens, 70 + k, 1, &rows));
         memcpy(two + k * CONTEXT, read_rows, CONTEXT * sizeof *two);
     }
     assert_memory_equal(one, two, sizeof one);
     CHECK_OK(open_mixture((const char *[]){"part-?", "other"}, weights, 2, (qdr_tokens_opts){.seed = 6}));
-    CHECK_OK(qdr_tokens_train(tokens, 70, 64, rows));
+    CHECK_OK(qdr_tokens_train(tokens, 70, 64, &rows));
     assert_memory_not_equal(one, read_rows, sizeof one);
 }
 
@@ -427,7 +427,7 @@ TEST_IN(sources_have_their_shares, NULL, close_tokens)
         for (int s = 0; s < 4; s++) sum += weights[s] = (double)test_between(&seed, 1, trial < 10 ? 5 : 1000);
         CHECK_OK(open_mixture(names, weights, 4, (qdr_tokens_opts){.seed = trial}));
         for (int64_t k = 0; k < 2000; k++) {
-            CHECK_OK(qdr_tokens_train(tokens, k, 1, rows));
+            CHECK_OK(qdr_tokens_train(tokens, k, 1, &rows));
             n[read_rows[0] / 100000]++;
             for (int s = 0; s < 4; s++) {
                 const double off = (double)n[s] - (double)(k + 1) * weights[s] / sum;
@@ -472,7 +472,7 @@ TEST_IN(validation_reads_the_last_tenths, NULL, close_tokens)
     assert_int_equal(info.n_evaluation, (99 + 7) / CONTEXT + (54 + 7) / CONTEXT);
     for (int64_t n = 1; n <= info.n_validation + 3; n++) {
         int32_t before = -1;
-        CHECK_OK(qdr_tokens_validate(tokens, 0, n + 1, n, rows));
+        CHECK_OK(qdr_tokens_validate(tokens, 0, n + 1, n, &rows));
         for (int64_t i = 0; i < n; i++) {
             const int32_t at = read_rows[i * CONTEXT];
             assert_true(at > before);
@@ -484,7 +484,7 @@ TEST_IN(validation_reads_the_last_tenths, NULL, close_tokens)
             assert_true(read_rows[j] == 0 && target_rows[j] == -1);
     }
     int64_t n_targets = 0, next = 904; /* every token of both parts but the first */
-    CHECK_OK(qdr_tokens_validate(tokens, 0, info.n_evaluation + 1, 0, rows));
+    CHECK_OK(qdr_tokens_validate(tokens, 0, info.n_evaluation + 1, 0, &rows));
     for (int64_t j = 0; j < (info.n_evaluation + 1) * CONTEXT; j++) {
         if (target_rows[j] < 0) continue;
         assert_int_equal(target_rows[j], next);
@@ -518,11 +518,11 @@ TEST_IN(documents_of_an_index, NULL, close_tokens)
         for (int s = 0; s < N_SEQUENCES; s++)
             for (int i = 0; i <= s; i++) document[at++] = 100 * part + s / 2;
     }
-    const qdr_token_source source = {.path = path("i?.bin"), .weight = 1};
+    const qdr_token_source source = {QDR_INIT(qdr_token_source), .path = path("i?.bin"), .weight = 1};
     const qdr_tokens_opts opts = {QDR_INIT(qdr_tokens_opts), .context = CONTEXT, .documents = QDR_DOCUMENTS_INDEX};
     CHECK_OK(qdr_tokens_open(&source, 1, &opts, &tokens));
     for (int64_t k = 0; k < 400; k++) {
-        CHECK_OK(qdr_tokens_train(tokens, k, 1, rows));
+        CHECK_OK(qdr_tokens_train(tokens, k, 1, &rows));
         expect_documents(document, read_rows[0]);
     }
 }
@@ -542,7 +542,7 @@ TEST_IN(documents_of_a_token, NULL, close_tokens)
         (qdr_tokens_opts){
             .format = QDR_TOKENS_TEXT, .documents = QDR_DOCUMENTS_TOKEN, .document_token = END, .only_validation = 1}));
     for (int64_t k = 0; k * CONTEXT < N; k++) {
-        CHECK_OK(qdr_tokens_validate(tokens, k, 1, 0, rows));
+        CHECK_OK(qdr_tokens_validate(tokens, k, 1, 0, &rows));
         for (int64_t i = 0, key = 0; i < CONTEXT && k * CONTEXT + i < N; i++) {
             const int64_t at = k * CONTEXT + i;
             if (i && document[at] != document[at - 1]) key = i;
@@ -557,7 +557,7 @@ TEST_IN(bytes_in_memory, NULL, close_tokens)
 {
     char text[300];
     for (int i = 0; i < 300; i++) text[i] = (char)(i % 256);
-    const qdr_token_source source = {"a text", 1, text, sizeof text};
+    const qdr_token_source source = {QDR_INIT(qdr_token_source), "a text", 1, text, sizeof text};
     const qdr_tokens_opts opts = {QDR_INIT(qdr_tokens_opts), .context = CONTEXT};
     CHECK_OK(qdr_tokens_open(&source, 1, &opts, &tokens));
     CHECK_OK(qdr_tokens_read(tokens, 0, 300, read_rows));
