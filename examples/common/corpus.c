@@ -106,7 +106,7 @@ static qdr_status take_crc(corpus *text)
     enum { SOME = 16384, N_PIECES = 256 };
     int32_t tokens[SOME];
     const int64_t n = text->info.n_tokens;
-    const int is_whole = text->info.is_text || n <= SOME * N_PIECES;
+    const int is_whole = text->info.is_text || n <= (int64_t)SOME * N_PIECES;
     for (int64_t i = 0; i < (is_whole ? (n + SOME - 1) / SOME : N_PIECES); i++) {
         const int64_t first = is_whole ? SOME * i : (n - SOME) * i / (N_PIECES - 1);
         const int64_t some = n - first < SOME ? n - first : SOME;

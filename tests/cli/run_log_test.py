@@ -365,7 +365,7 @@ class Evaluating(Case):
     def test_what_does_not_go_together(self):
         self.assertIn("leave out the text", self.evaluate(self.text, "--eval", self.path("a"), code=2))
         self.assertIn("leave out --save", self.evaluate(self.text, "--eval", "val", "--save", self.path("a"), code=2))
-        self.assertIn("has 1 token, but two are needed", self.evaluate("--eval", self.write("part", b"x"), code=2))
+        self.assertIn("has 1 token, but 2 are needed", self.evaluate("--eval", self.write("part", b"x"), code=2))
         self.assertIn("No such file", self.evaluate("--eval", self.path("missing"), code=2))
 
 

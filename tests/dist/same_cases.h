@@ -333,6 +333,9 @@ typedef struct variation {
     X("qdr_grid_opts.optimizer_parts", "one rank along z and d has no choice; see test_grid.c")                        \
     X("qdr_topo_opts.*", "no ranks")                                                                                   \
     X("qdr_sample.*", "no ranks")                                                                                      \
+    X("qdr_tokens_opts.*", "no ranks")                                                                                 \
+    X("qdr_token_source.*", "no ranks")                                                                                \
+    X("qdr_token_rows.*", "no ranks")                                                                                  \
     X("qdr_machine.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                     \
     X("qdr_network.*", "no ranks, or the nodes that come of it are compared; qdr_plan_auto() takes rank 0's")          \
     X("qdr_network_parameter.*", "the library gives it")                                                               \
