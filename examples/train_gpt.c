@@ -41,7 +41,7 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
     TRY(corpus_take(&run->text, batch, run->sentence));
     TRY(qdr_adamw_set_rate(run->optimizer, learning_rate(set, step)));
     for (int64_t first = 0; first < set->how.batch; first += per_forward) {
-        TRY(gpt_fill_rows(&run->model, corpus_rows(&run->text, first)));
+        TRY(gpt_fill_rows(&run->model, &run->text.rows, first));
         TRY(gpt_step_run(&run->step, first > 0, first + per_forward >= set->how.batch));
         TRY(training_add_loss(run, &sum, &n)); /* waits for everything that was enqueued, so it comes last */
     }

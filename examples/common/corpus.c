@@ -184,6 +184,7 @@ static qdr_status open_on_root(const settings *set, corpus *text, char sentence[
                       "%.300s has a vocabulary of %lld, but text is read byte by byte, and a byte is one of %d tokens; "
                       "take a network of bytes, or a larger vocabulary",
                       set->source ? set->source : "--vocab", (long long)opts.vocab, N_BYTES);
+    for (const char *at = set->documents; at && *at; at++) text->crc = add_crc(text->crc, &(const int32_t){*at}, 1, 1);
     if (status >= 0 && (set->save || set->resume || set->log)) status = take_crc(text);
     if (status >= 0) return QDR_OK;
     snprintf(sentence, PROBLEM_BYTES, "%s", status == QDR_ERR_MEMORY ? "out of memory for data" : qdr_last_error());
@@ -277,16 +278,16 @@ static void *read_ahead(void *user)
     return NULL;
 }
 
-/* What the thread has read, if that is it. */
+/* What the thread has read, if that is it, which a validation in between leaves as it is. */
 static void take_on_root(corpus *text, corpus_part part)
 {
-    const int is_ahead = text->has_thread && part.is_training && part.first == text->ahead.first;
     int32_t *next = text->next;
     join(text);
-    if (!is_ahead) read_part(text, part, text->numbers);
-    if (!is_ahead) return;
-    text->next = text->numbers;
-    text->numbers = next;
+    if (!part.is_training || !text->has_ahead || part.first != text->ahead.first)
+        read_part(text, part, text->numbers);
+    else
+        text->next = text->numbers, text->numbers = next;
+    text->has_ahead &= !part.is_training;
 }
 
 qdr_status corpus_take(corpus *text, corpus_part part, char sentence[PROBLEM_BYTES])
@@ -294,25 +295,18 @@ qdr_status corpus_take(corpus *text, corpus_part part, char sentence[PROBLEM_BYT
     const double began = process_secs();
     const int64_t n = n_numbers(text, part.n_rooms);
     if (text->tokens) take_on_root(text, part);
+    if (part.is_training) text->waited_secs += process_secs() - began;
     TRY(qdr_broadcast(text->ctx, 0, text->numbers, (size_t)(n + 1) * sizeof *text->numbers));
     const qdr_status status = (qdr_status)text->numbers[n];
     if (status < 0) TRY(qdr_broadcast(text->ctx, 0, text->problem, PROBLEM_BYTES));
     if (status < 0) return memcpy(sentence, text->problem, PROBLEM_BYTES), status;
     text->rows = rows_of(text, text->numbers, part.n_rooms);
-    if (part.is_training) text->waited_secs += process_secs() - began;
     if (!text->tokens || !part.is_training) return QDR_OK;
     text->ahead = part;
     text->ahead.first += part.n;
-    text->has_thread = pthread_create(&text->thread, NULL, read_ahead, text) == 0; /* else it is read when it is due */
+    text->has_thread = pthread_create(&text->thread, NULL, read_ahead, text) == 0;
+    text->has_ahead = text->has_thread; /* else it is read when it is due */
     return QDR_OK;
-}
-
-qdr_token_rows corpus_rows(const corpus *text, int64_t sequence)
-{
-    const int64_t row = sequence * text->context;
-    const qdr_token_rows *all = &text->rows;
-    return (qdr_token_rows){QDR_INIT(qdr_token_rows), all->tokens + row, all->targets + row,
-                            all->first_keys ? all->first_keys + row : NULL};
 }
 
 double corpus_uniform(uint64_t seed, uint64_t counter)

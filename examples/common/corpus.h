@@ -17,11 +17,12 @@ typedef struct corpus_part {
 typedef struct corpus {
     char name[96]; /* for messages */
     qdr_tokens_info info;
-    uint32_t crc; /* CRC-32 of the text, that of zlib and gzip; of tokens that of some of them; if it was needed */
+    uint32_t crc; /* CRC-32 of the text, that of zlib and gzip; of tokens that of some of them, and of weights and
+                     documents; if it was needed */
     int64_t context;
     int has_documents;
     qdr_token_rows rows; /* of the sequences that were taken last */
-    double waited_secs; /* for those of training */
+    double waited_secs; /* of rank 0 for reading those of training */
     /* The rest is the corpus's own. */
     qdr_context *ctx;
     qdr_tokens *tokens; /* on rank 0 */
@@ -30,7 +31,7 @@ typedef struct corpus {
     int32_t *numbers, *next; /* rows, then a status; next: those that the thread reads */
     corpus_part ahead; /* what the thread reads */
     pthread_t thread;
-    int has_thread;
+    int has_thread, has_ahead; /* ahead: it has read, or will have when it ends */
     char problem[PROBLEM_BYTES]; /* of what was read last */
 } corpus;
 
@@ -44,8 +45,6 @@ void corpus_close(corpus *text);
 /* Takes sequences, whose rows all ranks then have; those of training that follow are read meanwhile. Collective;
  * `sentence` says what fails. */
 qdr_status corpus_take(corpus *text, corpus_part part, char sentence[PROBLEM_BYTES]);
-/* Rows from a sequence on. */
-qdr_token_rows corpus_rows(const corpus *text, int64_t sequence);
 /* A number in [0, 1) determined by two counters. */
 double corpus_uniform(uint64_t seed, uint64_t counter);
 

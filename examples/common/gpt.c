@@ -94,13 +94,14 @@ qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts)
     return copy_column(model, model->targets, targets, model->logits_part.n_rows);
 }
 
-qdr_status gpt_fill_rows(gpt *model, qdr_token_rows rows)
+qdr_status gpt_fill_rows(gpt *model, const qdr_token_rows *rows, int64_t sequence)
 {
+    const int64_t first = sequence * model->config.context;
     const qdr_owned *in = &model->token_rows, *keys = &model->key_rows, *out = &model->logits_part;
-    TRY(copy_column(model, model->tokens, rows.tokens + in->rows.begin, in->n_rows));
+    TRY(copy_column(model, model->tokens, rows->tokens + first + in->rows.begin, in->n_rows));
     if (model->config.documents)
-        TRY(copy_column(model, model->first_keys, rows.first_keys + keys->rows.begin, keys->n_rows));
-    return copy_column(model, model->targets, rows.targets + out->rows.begin, out->n_rows);
+        TRY(copy_column(model, model->first_keys, rows->first_keys + first + keys->rows.begin, keys->n_rows));
+    return copy_column(model, model->targets, rows->targets + first + out->rows.begin, out->n_rows);
 }
 
 static float to_float(const void *values, int64_t i, qdr_dtype dtype)

@@ -42,9 +42,9 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
 /* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence, and its targets are ignored.
  * Each rank copies the rows that it owns. The bytes are read before the call returns. */
 qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
-/* The same of rows of all sequences, which must stay as they are until the stream has run; first_keys: of a model of
+/* The same of rows from a sequence on, which must stay as they are until the stream has run; first_keys: of a model of
  * documents. */
-qdr_status gpt_fill_rows(gpt *model, qdr_token_rows rows);
+qdr_status gpt_fill_rows(gpt *model, const qdr_token_rows *rows, int64_t sequence);
 /* The logits of global row `row` after a forward pass, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);
 /* Number of parameters of the whole model. */

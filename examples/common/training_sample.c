@@ -53,7 +53,7 @@ static qdr_status write_tokens(training *run, qdr_token_rows rows, float *logits
     for (int64_t i = 0; i < set->n_sample; i++) {
         if ((status = training_look(run)) < 0 || run->stops) break;
         if ((status = program_any(run->ctx, run->talks && ferror(stdout), &has_left)) < 0 || has_left) break;
-        if ((status = gpt_fill_rows(&run->model, rows)) < 0 || (status = qdr_stack_forward(run->model.stack)) < 0 ||
+        if ((status = gpt_fill_rows(&run->model, &rows, 0)) < 0 || (status = qdr_stack_forward(run->model.stack)) < 0 ||
             (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
             break;
         const int32_t token = sample_draw(logits, n_kinds, set->temperature,

@@ -10,7 +10,7 @@ qdr_status training_forward(training *run, int64_t first, int64_t n_all)
 {
     const int64_t n = run->model.config.n_sequences;
     TRY(corpus_take(&run->text, (corpus_part){first, n, n, n_all, 0}, run->sentence));
-    TRY(gpt_fill_rows(&run->model, run->text.rows));
+    TRY(gpt_fill_rows(&run->model, &run->text.rows, 0));
     return qdr_stack_forward(run->model.stack);
 }
 
