@@ -24,7 +24,7 @@ static qdr_status take_position(training *run)
     if ((int64_t)bytes != run->text.info.n_tokens || strcmp(crc, here) != 0)
         return REFUSE(
             run->sentence,
-            "--resume %.300s: its run was on another text, of %.0f bytes and checksum %s; %s has %lld bytes "
+            "--resume %.300s: its run was on another text, of %.0f tokens and checksum %s; %s has %lld tokens "
             "and checksum %s: give that text, with its weights and documents, or use --load for the parameters alone",
             run->set->resume, bytes, crc, run->text.name, (long long)run->text.info.n_tokens, here);
     if (run->set->n_steps > 0 && run->set->n_steps < (int64_t)step)

@@ -9,21 +9,14 @@
 #include "core/block.h"
 #include "core/size.h"
 #include "dev/cpu/narrow.h"
+#include "files/shuffle.h"
 #include "linear/describe.h"
-
-/* A counter-based generator: the finaliser of SplitMix64 (Steele, Lea, Flood 2014) over seed and index. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 /* Normal with mean 0 and deviation 1, by Box and Muller 1958. */
 static double normal_at(uint64_t seed, int64_t index)
 {
-    const uint64_t a = mix(seed ^ mix(2 * (uint64_t)index)), b = mix(seed ^ mix(2 * (uint64_t)index + 1));
+    const uint64_t a = qdri_mix(seed ^ qdri_mix(2 * (uint64_t)index)),
+                   b = qdri_mix(seed ^ qdri_mix(2 * (uint64_t)index + 1));
     const double u = ((double)(a >> 11) + 0.5) * 0x1p-53, v = (double)(b >> 11) * 0x1p-53;
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
@@ -82,7 +75,7 @@ static void make_normal(const qdri_parameter *p, void *host, void *user)
 static qdr_status fill_normal(qdr_stack *stack, int index, uint64_t seed, double stddev)
 {
     for (const char *name = qdri_parameter_of(stack, index)->name; *name; name++)
-        seed = mix(seed ^ (uint64_t)(unsigned char)*name);
+        seed = qdri_mix(seed ^ (uint64_t)(unsigned char)*name);
     draw d = {.dtype = stack->net.opts.dtype, .seed = seed, .stddev = stddev};
     return write_shard(stack, index, make_normal, &d);
 }
