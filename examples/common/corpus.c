@@ -3,7 +3,6 @@
 #include "corpus.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -138,8 +137,11 @@ static qdr_status open_list(const char *data, const qdr_tokens_opts *opts, corpu
     for (char *word = status < 0 ? NULL : strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
         sources[n++] = take_source(word);
     if (status >= 0) status = qdr_tokens_open(sources, n, opts, &text->tokens);
-    for (int i = 0; status >= 0 && i < n && n > 1; i++) /* others are another order */
-        text->crc = add_crc(text->crc, &(const int32_t){(int32_t)(4096 * sources[i].weight)}, 1, 4);
+    for (int i = 0; status >= 0 && i < n && n > 1; i++) { /* other weights are another order */
+        int32_t weight[2];
+        memcpy(weight, &sources[i].weight, sizeof weight);
+        text->crc = add_crc(text->crc, weight, 2, 4);
+    }
     snprintf(text->name, sizeof text->name, "%.80s", data);
     free(sources);
     free(words);
@@ -173,7 +175,7 @@ static qdr_status open_on_root(const settings *set, corpus *text, char sentence[
                                                                : QDR_DOCUMENTS_TOKEN,
                                   .document_token = set->documents ? atoll(set->documents) : 0,
                                   .only_validation = is_own};
-    if (set->documents && !is_idx && set->documents[strspn(set->documents, "0123456789")])
+    if (set->documents && !is_idx && (!*set->documents || set->documents[strspn(set->documents, "0123456789")]))
         return REFUSE(sentence, "--documents %.80s: give the number of the token that ends a document, or idx",
                       set->documents);
     qdr_status status = set->data ? open_list(set->data, &opts, text)

@@ -92,6 +92,8 @@ qdr_status training_save_step(training *run, const progress *line, int64_t n_ste
 /* Sets run->stops if a signal has asked some rank to stop, where there is a file to save to. */
 qdr_status training_look(training *run);
 
+/* Whether the data has the tokens of the prompt. Local; the same on all ranks. */
+qdr_status training_try_prompt(const training *run);
 /* The model continues the prompt, on standard output. */
 qdr_status training_write_sample(training *run);
 

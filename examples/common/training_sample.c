@@ -7,7 +7,8 @@
 #include "sample.h"
 #include "training.h"
 
-/* The numbers of the prompt, at most `most`; the last ones of a longer one. Of text its bytes. */
+/* The numbers of the prompt, of text its bytes; at most `most`, the last ones of a longer one. NULL: how many there are.
+ * -1: one is no token. */
 static int64_t take_prompt(const training *run, int32_t *tokens, int64_t most)
 {
     const char *prompt = run->set->prompt ? run->set->prompt : run->text.info.is_text ? "\n" : "0";
@@ -17,10 +18,18 @@ static int64_t take_prompt(const training *run, int32_t *tokens, int64_t most)
         const long number = run->text.info.is_text ? (uint8_t)*at++ : strtol(at, &end, 10);
         if (end && (end == at || number < 0 || number >= run->set->network.vocab)) return -1;
         if (end) at = end + strspn(end, " ,\n");
-        if (n == most) memmove(tokens, tokens + 1, (size_t)--n * sizeof *tokens);
-        tokens[n++] = (int32_t)number;
+        if (tokens && n == most) memmove(tokens, tokens + 1, (size_t)--n * sizeof *tokens);
+        if (tokens) tokens[n] = (int32_t)number;
+        n++;
     }
     return n;
+}
+
+qdr_status training_try_prompt(const training *run)
+{
+    if (take_prompt(run, NULL, 0) > 0) return QDR_OK;
+    return REFUSE(run->sentence, "--prompt %.100s: give numbers of tokens below %lld, or some text to a text",
+                  run->set->prompt, (long long)run->set->network.vocab);
 }
 
 /* Text as a terminal can show it, tokens by their numbers. Somebody reads along, and may have read enough. */
@@ -42,9 +51,6 @@ static qdr_status write_tokens(training *run, qdr_token_rows rows, float *logits
     const int is_text = run->text.info.is_text, n_kinds = is_text ? N_BYTES : (int)set->network.vocab;
     sample_text text = {.out = stdout};
     int64_t seen = take_prompt(run, rows.tokens, context);
-    if (seen < 1)
-        return REFUSE(run->sentence, "--prompt %.100s: give numbers of tokens below %lld", set->prompt,
-                      (long long)set->network.vocab);
     if (run->talks) fputs(set->prompt ? set->prompt : is_text ? "\n" : "0", stdout);
     if (run->talks && !is_text) putchar(' ');
 

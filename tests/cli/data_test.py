@@ -148,7 +148,9 @@ class Data(Case):
                                      "--prompt", "5"))
         numbers = [int(word) for word in done.out.split()]
         self.assertEqual((len(numbers), numbers[0]), (13, 5))
-        self.assertIn("--prompt 700", self.train("a.bin", "--vocab", "700", "--prompt", "700", code=2))
+        said = self.train("a.bin", "--vocab", "700", "--prompt", "700", code=2)
+        self.assertIn("--prompt 700", said)
+        self.assertEqual(len(said.splitlines()), 1, said)  # before the first step
 
     def test_refusals(self):
         self.write("raw.bin", array.array("H", [300 + token for token in self.tokens]).tobytes())
