@@ -7,8 +7,8 @@
 #include "sample.h"
 #include "training.h"
 
-/* The numbers of the prompt, of text its bytes; at most `most`, the last ones of a longer one. NULL: how many there are.
- * -1: one is no token. */
+/* The numbers of the prompt, of text its bytes; at most `most`, the last ones of a longer one. NULL: how many there
+ * are. -1: one is no token. */
 static int64_t take_prompt(const training *run, int32_t *tokens, int64_t most)
 {
     const char *prompt = run->set->prompt ? run->set->prompt : run->text.info.is_text ? "\n" : "0";
