@@ -60,19 +60,20 @@ class Networks(cases.Case):
     def config(self, name, config):
         return self.write(f"{name}/config.json", json.dumps(config))
 
-    def plan(self, config):
+    def plan(self, config, recompute="none"):
         plan = self.path("plan.json")
         self.assert_done(start(ARGUMENTS.command, "plan", config, "-n", "8", "--machine", "laptop", "--batch", "8",
-                               "--seq", str(SEQUENCE), "--dtype", "f32", "--recompute", "none", "-o", plan))
+                               "--seq", str(SEQUENCE), "--dtype", "f32", "--recompute", recompute, "-o", plan))
         return plan
 
     def test_models_by_plans(self):
         names = sorted(os.path.basename(path)[:-5] for path in glob.glob(ARGUMENTS.models + "/*.json"))
         self.assertEqual(len(names), 38)
-        for name in names if ARGUMENTS.full else SOME:
+        for number, name in enumerate(names if ARGUMENTS.full else SOME):
             with open(f"{ARGUMENTS.models}/{name}.json", encoding="utf-8") as file:
                 config = self.config(name, shrunk(json.load(file)))
-            losses, said = self.train("--plan", self.plan(config), "--local", "8", "--steps", "20")
+            plan = self.plan(config, ("full", "none", "operations")[number % 3])
+            losses, said = self.train("--plan", plan, "--local", "8", "--steps", "20")
             self.assertIn(f"\n{name}: 2 layers, hidden ", said)
             self.assertEqual((self.about["model"], self.about["context"], len(losses)), (name, SEQUENCE, 20))
             self.assertTrue(all(map(math.isfinite, losses.values())), name)
@@ -80,6 +81,7 @@ class Networks(cases.Case):
 
     def test_kinds_of_networks(self):
         """What is saved on one grid goes on, on another, as if it had never ended."""
+        repeats = (["operations"], ["full"], ["full", "--recompute-every", "2"])
         for number, name in enumerate(kinds()):
             with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
                 config = self.config(name, json.load(file) | {"vocab_size": 256 + number})
@@ -91,7 +93,7 @@ class Networks(cases.Case):
             self.assertIn(f"\n{name}: ", said)
             self.assertEqual(self.about["vocab"], 256 + number)
             again, _ = self.train("--model", config, *words, *local, grids[0], "--save", file, "--stop-after", "2",
-                                  "--recompute", "operations")
+                                  "--recompute", *repeats[number % 3])
             self.assertEqual(again, {step: whole[step] for step in (1, 2)}, name)
             rest, _ = self.train("--resume", file, *local, grids[1], "--save", other)
             self.assertEqual(list(rest), [3, 4])
