@@ -80,6 +80,9 @@ typedef struct qdri_kernel {
     qdr_dtype dtype;
     int accumulate; /* 0 overwrites results without reading them, 1 adds to them, where the list above says "or +=" */
     double factor; /* where the list says so; 0: 1 */
+    struct {
+        int64_t first, n;
+    } only; /* of a part on CPUs: the columns of sums over rows, or the key heads, that it computes; n 0: all */
     union {
         struct {
             int64_t n;

@@ -258,6 +258,80 @@ void qdri_kernel_bind(qdri_kernel *kernel, void *const *reads, int n_reads, void
     }
 }
 
+/* ---- parts ---- */
+
+/* Bytes of an operand from one row to the next; 0: all rows share it. */
+static size_t row_step(const qdri_kernel *kernel, const qdri_operand *operand)
+{
+    const extents e = extents_of(kernel);
+    const int is_norm = qdri_family_of(kernel->kind) == QDRI_OF_NORM;
+    const size_t sum_bytes = qdr_dtype_bytes(qdri_sum_type(kernel->dtype));
+    const size_t bytes[] = {[QDRI_OPERAND_T] = qdr_dtype_bytes(kernel->dtype),
+                            [QDRI_OPERAND_A] = sum_bytes,
+                            [QDRI_OPERAND_DTYPE2] = 0,
+                            [QDRI_OPERAND_I32] = sizeof(int32_t),
+                            [QDRI_OPERAND_F64] = sizeof(double),
+                            [QDRI_OPERAND_BYTE] = 1};
+    const size_t each = operand->type == QDRI_OPERAND_DTYPE2 ? qdr_dtype_bytes(kernel->u.binary.dtype2)
+                                                             : bytes[operand->type];
+    switch (operand->extent) {
+    case QDRI_PER_ELEMENT: return each * (size_t)(is_norm ? kernel->u.norm.stride : e.cols);
+    case QDRI_PER_INPUT: return each * (size_t)(e.cols * e.in_blocks);
+    case QDRI_PER_QKV: return each * (size_t)e.qkv_cols;
+    case QDRI_PER_ROW: return each * (size_t)(is_norm && kernel->u.norm.is_rms ? 1 : operand->times);
+    case QDRI_PER_HEAD: return each * (size_t)e.heads;
+    default: return 0;
+    }
+}
+
+static int64_t *n_rows_of(qdri_kernel *kernel)
+{
+    switch (qdri_family_of(kernel->kind)) {
+    case QDRI_OF_BINARY: return &kernel->u.binary.n;
+    case QDRI_OF_ROWS: return &kernel->u.rows.n_rows;
+    case QDRI_OF_ACTIVATION: return &kernel->u.activation.n_rows;
+    case QDRI_OF_NORM: return &kernel->u.norm.n_rows;
+    case QDRI_OF_ATTENTION: return &kernel->u.attention.n_rows;
+    case QDRI_OF_EMBED: return &kernel->u.embed.n_rows;
+    case QDRI_OF_CE: return &kernel->u.ce.n_rows;
+    case QDRI_OF_ADAMW: return &kernel->u.adamw.n;
+    default: return NULL;
+    }
+}
+
+qdri_division qdri_kernel_division(const qdri_kernel *kernel)
+{
+    const qdri_operand *operand = table[kernel->kind].all, *end = operand + table[kernel->kind].n;
+    const extents e = extents_of(kernel);
+    qdri_division division = {.n_rows = e.rows, .row_elems = e.cols > e.qkv_cols ? e.cols : e.qkv_cols};
+    if (operand == end || kernel->kind == QDRI_K_NORM_SUMS || qdri_family_of(kernel->kind) == QDRI_OF_BLOCK)
+        return (qdri_division){0};
+    if (kernel->kind == QDRI_K_SUM_PARTS) return (qdri_division){.n_cols = e.rows, .col_elems = e.parts};
+    for (; operand < end; operand++) {
+        const int sums = operand->use == QDRI_OPERAND_SUMMED;
+        if (operand->extent == QDRI_PER_PART || (operand->extent == QDRI_PER_CALL && operand->use != QDRI_OPERAND_READ))
+            return (qdri_division){0};
+        if (sums && (operand->extent == QDRI_PER_COLUMN || operand->extent == QDRI_PER_TABLE)) {
+            division.n_cols = e.cols;
+            division.col_elems = e.rows;
+        }
+    }
+    if (division.n_cols) division.n_rows = 0;
+    return division;
+}
+
+void qdri_kernel_take_rows(qdri_kernel *kernel, int64_t first, int64_t n)
+{
+    const qdri_operand *operand = table[kernel->kind].all, *end = operand + table[kernel->kind].n;
+    for (; operand < end; operand++) {
+        char *pointer = qdri_operand_pointer(kernel, operand);
+        if (pointer) pointer += (size_t)first * row_step(kernel, operand);
+        memcpy((char *)kernel + operand->member, &pointer, sizeof pointer);
+    }
+    if (qdri_family_of(kernel->kind) == QDRI_OF_ROWS) kernel->u.rows.row0 += first;
+    *n_rows_of(kernel) = n;
+}
+
 /* ---- names ---- */
 
 const char *qdri_kernel_name(qdri_kernel_kind kind)

@@ -60,6 +60,16 @@ void *qdri_operand_pointer(const qdri_kernel *kernel, const qdri_operand *operan
 /* Sets the pointers, in the order of the table; what is missing at the end, or NULL, is not there. */
 void qdri_kernel_bind(qdri_kernel *kernel, void *const *reads, int n_reads, void *const *writes, int n_writes);
 
+/* How a kernel is divided: by rows, and by columns if it sums over rows. Parts have no element of a result in common,
+ * and each is computed as by the whole kernel. */
+typedef struct qdri_division {
+    int64_t n_rows, row_elems; /* n_rows 0: not by rows; row_elems: one row's share of the work */
+    int64_t n_cols, col_elems; /* the same */
+} qdri_division;
+qdri_division qdri_kernel_division(const qdri_kernel *kernel);
+/* Limits a kernel that is divided by rows, or attention's to whole sequences, to n rows from `first` on. */
+void qdri_kernel_take_rows(qdri_kernel *kernel, int64_t first, int64_t n);
+
 /* Whether queries and keys are changed before they meet. */
 static inline int qdri_attention_turns(const qdri_kernel *kernel)
 {

@@ -64,7 +64,7 @@ static void run_case(const gemm_case *t)
     g.b = b.data;
     g.c = c.data;
     if (t->by_onednn) {
-        CHECK_OK(qdri_gemm_onednn(&g, 1));
+        CHECK_OK(qdri_gemm_onednn(&g));
     } else {
         CHECK_OK(qdri_gemm_run(stream, &g));
     }
@@ -112,7 +112,7 @@ TEST(products_by_onednn)
     float y = 0;
     const qdri_gemm one = {.m = 1, .n = 1, .k = 1, .a = &x, .b = &x, .c = &y, .lda = 1, .ldb = 1, .ldc = 1, .alpha = 1};
     if (on_cuda()) skip();
-    if (qdri_gemm_onednn(&one, 1) == QDR_ERR_UNSUPPORTED) skip();
+    if (qdri_gemm_onednn(&one) == QDR_ERR_UNSUPPORTED) skip();
     for (int round = 0; round < 60; round++) {
         const gemm_case t = {
             .m = odd_sizes[test_between(&seed, 1, N_SIZES - 1)],

@@ -8,7 +8,13 @@
 #include "narrow.h"
 #include "qdr_test.h"
 
-enum { CASE_BYTES = 64 << 10, N_CASES = 2, ROWS = 6, COLS = 7 };
+/* Rows are whole sequences of 3. */
+#ifndef KERNEL_CASE_ROWS
+#define KERNEL_CASE_ROWS 6
+#define KERNEL_CASE_COLS 7
+#define KERNEL_CASE_BYTES (64 << 10)
+#endif
+enum { CASE_BYTES = KERNEL_CASE_BYTES, N_CASES = 2, ROWS = KERNEL_CASE_ROWS, COLS = KERNEL_CASE_COLS };
 
 typedef struct kernel_case {
     qdri_kernel kernel;
@@ -191,7 +197,7 @@ static void ce_case(kernel_case *c)
     k->u.ce.n_rows = ROWS;
     k->u.ce.n_cols = COLS;
     k->u.ce.begin = c->number ? 4 : 0;
-    k->u.ce.vocab = 20;
+    k->u.ce.vocab = COLS + 13;
     k->u.ce.scale = 0.5;
     k->u.ce.cap = c->number ? 5 : 0;
     k->u.ce.targets = take_ids(c, ROWS, 14);

@@ -37,13 +37,9 @@ static size_t stack_bytes(void)
 static int n_blas_threads;
 static void count_blas_threads(void) { n_blas_threads = qdri_blas_threads(); }
 
-static size_t products_bytes(int n_threads)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, count_blas_threads);
-    const int n_more = n_threads > n_blas_threads ? n_threads - n_blas_threads : 0;
-    return BUFFER_BYTES + SPARE_BYTES + (size_t)n_more * (BUFFER_BYTES + HEAP_BYTES + stack_bytes());
-}
+static const size_t products_bytes = BUFFER_BYTES + SPARE_BYTES;
+
+static _Thread_local qdri_address_space *kept;
 
 /* The pages cannot be accessed: only their addresses are reserved. */
 static qdr_status take(size_t bytes, qdri_address_space *space)
@@ -62,9 +58,13 @@ static qdr_status take(size_t bytes, qdri_address_space *space)
     return QDR_OK;
 }
 
-qdr_status qdri_address_space_take(int n_threads, qdri_address_space *space)
+qdr_status qdri_address_space_take(qdri_address_space *space) { return take(products_bytes, space); }
+
+void qdri_address_space_keep(qdri_address_space *space) { kept = space; }
+
+void qdri_address_space_use(void)
 {
-    return take(products_bytes(n_threads), space);
+    if (kept) qdri_address_space_give_back(kept);
 }
 
 void qdri_address_space_give_back(qdri_address_space *space)
@@ -75,8 +75,10 @@ void qdri_address_space_give_back(qdri_address_space *space)
 
 qdr_status qdri_dev_check_address_space(int n_devices)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     qdri_address_space space;
-    const size_t each = products_bytes(1) + DEVICE_THREADS * (HEAP_BYTES + stack_bytes());
+    pthread_once(&once, count_blas_threads);
+    const size_t each = products_bytes + DEVICE_THREADS * (HEAP_BYTES + stack_bytes());
     /* OpenBLAS's own threads may not have allocated their buffers yet. */
     const size_t others = (size_t)(n_blas_threads - 1) * BUFFER_BYTES;
     QDR_TRY(take((size_t)n_devices * each + others, &space));

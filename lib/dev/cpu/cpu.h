@@ -5,19 +5,24 @@
 
 #include <fenv.h>
 
+#include "dev/cpu/pool.h"
 #include "dev/device.h"
 
 /* Reserved address space (address_space.c). OpenBLAS (0.3.21) allocates a buffer of 128 MiB for each thread that
  * multiplies, and if a limit (ulimit -v) leaves no space for it, it retries forever. So, under a limit, the space is
- * reserved in advance, and an executor gives it back when its first product begins. */
+ * reserved in advance, and a thread gives it back when its first product begins. */
 typedef struct qdri_address_space { /* empty if there is no limit */
     void *start;
     size_t bytes;
 } qdri_address_space;
 
-/* Reserves the space that products on one more thread need, with n_threads BLAS threads. */
-QDR_NODISCARD qdr_status qdri_address_space_take(int n_threads, qdri_address_space *space);
+/* Reserves the space that products on one more thread need. */
+QDR_NODISCARD qdr_status qdri_address_space_take(qdri_address_space *space);
 void qdri_address_space_give_back(qdri_address_space *space);
+/* The calling thread's from now on, which qdri_address_space_use() gives back; NULL: none. The latter is called before a
+ * product: BLAS will now use it. */
+void qdri_address_space_keep(qdri_address_space *space);
+void qdri_address_space_use(void);
 /* The C library creates a heap for each new thread that allocates; this makes it do so now, before reserved space is
  * given back, which the heap would otherwise use. */
 void qdri_address_space_settle(void);
@@ -26,13 +31,17 @@ void qdri_address_space_settle(void);
 
 typedef struct qdri_cpu_dev {
     qdri_dev base;
-    int n_threads; /* for BLAS */
+    int n_threads; /* that compute one kernel */
+    qdri_pool *pool; /* the others of them; NULL: there are none */
     int executors_made; /* their number so far, used to number them */
     qdri_waker *comm; /* the executor of all COMM streams; NULL: there are none */
     pthread_mutex_t lock; /* protects the list below */
     qdri_waker *executors;
     pthread_mutex_t panels_lock; /* one product at a time converts through the panels */
-    void *panels; /* fp32 blocks of converted products, allocated at the first one */
+    void *panels; /* fp32 blocks of converted products, for each thread, allocated at the first one */
+    pthread_mutex_t work_lock; /* one attention at a time has the workspaces */
+    void *work; /* of attention, for each thread of the pool but the one that runs the kernel */
+    size_t work_bytes;
 } qdri_cpu_dev;
 
 typedef struct qdri_item {
@@ -77,8 +86,6 @@ struct qdri_waker {
 
 /* executor.c; space: reserved address space, which it takes over; given back in any case */
 QDR_NODISCARD qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space space, qdri_waker **executor);
-/* Called before a product: gives back the calling executor's reserved address space, which BLAS will now use. */
-void qdri_executor_use_address_space(void);
 void qdri_executor_destroy(qdri_waker *executor); /* it must have no streams, or none that are used again */
 void qdri_executor_attach(qdri_waker *executor, qdri_cpu_stream *stream);
 void qdri_executor_detach(qdri_waker *executor, qdri_cpu_stream *stream);
@@ -90,6 +97,9 @@ void qdri_executor_call(qdri_waker *executor);
 void qdri_executor_drive(qdri_waker *executor, qdri_cpu_stream *stream, uint64_t n_items);
 /* A host thread has begun to wait for new items. is_prompt: as soon as it had enqueued them, and will drive. */
 void qdri_executor_note_wait(qdri_waker *executor, int is_prompt);
+
+/* As pthread_create(); the thread blocks all signals, which belong to the program's own threads. */
+int qdri_start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 /* Called before each item that has not begun, by the thread that runs it; NULL: nothing. For tests, which delay tasks.
  * Set it before there are devices. */
@@ -132,17 +142,29 @@ void qdri_blas_end(void);
 int qdri_blas_threads(void);
 /* F32 or F64, extents that fit into int, m, n and k at least 1. */
 void qdri_gemm_blas(const qdri_gemm *gemm);
-/* BF16 or F16, or F32 with rounded factors: fp32 sums, C rounded once. panels: QDRI_PANELS_BYTES. */
-void qdri_gemm_converted(const qdri_gemm *gemm, float *panels);
+/* BF16 or F16, or F32 with rounded factors: fp32 sums, C rounded once. panels: QDRI_PANELS_BYTES for each thread. */
+QDR_NODISCARD qdr_status qdri_gemm_converted(const qdri_gemm *gemm, float *panels, qdri_pool *pool, int n_threads);
 
 /* 1 if oneDNN was built in and this machine has instructions for BF16 products. */
 int qdri_bf16_native(void);
-/* BF16, or F32 for tests on machines without BF16 instructions. Extents must be at least 1. */
-qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads);
-/* The number of threads of the calling thread's next products. */
-void qdri_onednn_threads(int n_threads);
+/* BF16, or F32 for tests on machines without BF16 instructions; on the calling thread alone, as all of its later
+ * products. Extents must be at least 1. */
+qdr_status qdri_gemm_onednn(const qdri_gemm *gemm);
+/* From now on the calling thread's products use no other threads. */
+void qdri_onednn_alone(void);
+/* Frees what the calling thread keeps of its last product; before it ends. */
+void qdri_onednn_forget(void);
 
 /* kernels.c */
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel);
+size_t qdri_cpu_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel);
+void qdri_cpu_reserve_kernel(qdr_stream *stream, size_t bytes);
+
+/* parts.c: runs it on the threads of the device; fn computes a part. */
+QDR_NODISCARD qdr_status qdri_cpu_run_parts(qdri_cpu_dev *dev, const qdri_kernel *kernel,
+                                            void (*fn)(const qdri_kernel *part));
+/* Least work of a part: elements read or written, of attention and products scores and multiplications. Tests make it
+ * small; set it before there are devices. */
+extern int64_t qdri_cpu_part_elems, qdri_cpu_part_products;
 
 #endif

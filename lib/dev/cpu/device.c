@@ -102,12 +102,16 @@ static void stop(qdri_dev *dev)
     qdri_cpu_dev *self = (qdri_cpu_dev *)dev;
     while (self->executors) qdri_executor_destroy(self->executors);
     self->comm = NULL;
+    qdri_pool_destroy(&self->pool);
 }
 
 static void destroy(qdri_dev *dev)
 {
     qdri_cpu_dev *self = (qdri_cpu_dev *)dev;
+    qdri_pool_destroy(&self->pool);
+    qdri_mem_free(dev, &self->work);
     qdri_mem_free(dev, &self->panels);
+    pthread_mutex_destroy(&self->work_lock);
     pthread_mutex_destroy(&self->panels_lock);
     pthread_mutex_destroy(&self->lock);
     qdri_dev_finish(dev);
@@ -136,6 +140,8 @@ static const qdri_dev_table cpu_table = {
     .kernel = qdri_cpu_kernel,
     .fixed_bytes = qdri_cpu_fixed_bytes,
     .product_bytes = qdri_cpu_product_bytes,
+    .kernel_bytes = qdri_cpu_kernel_bytes,
+    .reserve_kernel = qdri_cpu_reserve_kernel,
     .products = qdri_cpu_products,
     .wake_all = wake_all,
     .drain = drain,
@@ -148,12 +154,15 @@ qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev)
     qdri_cpu_dev *made = NULL;
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "device: the result pointer is NULL");
     *dev = NULL;
-    if (n_threads < 1) return QDR_FAIL(QDR_ERR_ARGUMENT, "device: %d BLAS threads; use at least 1", n_threads);
+    if (n_threads < 1) return QDR_FAIL(QDR_ERR_ARGUMENT, "device: %d threads; use at least 1", n_threads);
     QDR_TRY(QDRI_NEW(1, "the device", &made));
     qdri_dev_init(&made->base, &cpu_table);
     made->n_threads = n_threads;
     pthread_mutex_init(&made->lock, NULL);
     pthread_mutex_init(&made->panels_lock, NULL);
+    pthread_mutex_init(&made->work_lock, NULL);
     *dev = &made->base;
-    return QDR_OK;
+    const qdr_status status = qdri_pool_create(n_threads, &made->pool);
+    if (status != QDR_OK) qdri_dev_destroy(dev);
+    return status;
 }

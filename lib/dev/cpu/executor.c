@@ -36,11 +36,6 @@ static _Thread_local struct pace {
 
 qdri_waker *qdri_current_waker(void) { return current; }
 
-void qdri_executor_use_address_space(void)
-{
-    if (current && current->space.start) qdri_address_space_give_back(&current->space);
-}
-
 void qdri_poll_again(void) { pace.poll_wanted = 1; }
 
 void qdri_progressed(void) { pace.n_polls = 0; }
@@ -159,12 +154,14 @@ static void caller_leave(caller *self, qdri_waker *executor)
     fesetenv(&executor->arithmetic);
     qdri_keep_last_error(&self->error);
     current = executor;
+    qdri_address_space_keep(&executor->space);
     pace.n_polls = 0;
 }
 
 static void caller_return(const caller *self)
 {
     current = NULL;
+    qdri_address_space_keep(NULL);
     qdri_restore_last_error(&self->error);
     fesetenv(&self->arithmetic);
 }
@@ -246,11 +243,12 @@ static void *executor_main(void *argument)
     qdri_waker *executor = argument;
     current = executor;
     qdri_address_space_settle();
+    qdri_address_space_keep(&executor->space);
     for (;;) {
         const unsigned seen = atomic_load(&executor->wake_event->n_signals);
         const unsigned seen_idle = atomic_load(&executor->idle.n_signals);
         int is_idle;
-        if (atomic_load(&executor->quit)) return NULL;
+        if (atomic_load(&executor->quit)) break;
         if (executor_round(executor, &is_idle))
             pace.n_polls = 0;
         else if (is_idle)
@@ -258,6 +256,8 @@ static void *executor_main(void *argument)
         else
             executor_rest(executor, seen);
     }
+    qdri_onednn_forget();
+    return NULL;
 }
 
 static void executor_init(qdri_waker *executor, qdri_cpu_dev *dev)
@@ -280,13 +280,12 @@ static void executor_free(qdri_waker *executor)
     free(executor);
 }
 
-/* The thread blocks all signals: they belong to the program's own threads. */
-static int start_thread(qdri_waker *executor)
+int qdri_start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failure = pthread_create(&executor->thread, NULL, executor_main, executor);
+    const int failure = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failure;
 }
@@ -300,7 +299,7 @@ qdr_status qdri_executor_create(qdri_cpu_dev *dev, qdri_address_space space, qdr
     QDR_TRY(status);
     executor_init(made, dev);
     made->space = space;
-    const int failure = start_thread(made);
+    const int failure = qdri_start_thread(&made->thread, executor_main, made);
     if (failure) {
         executor_free(made);
         return QDR_FAIL(QDR_ERR_THREAD,

@@ -3,6 +3,7 @@
  * converted to fp32, multiplied by sgemm, and summed over k in fp32; C is rounded once, at the end. */
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
+#include "dev/cpu/pool.h"
 
 #define EDGE QDRI_PANEL_EDGE
 
@@ -104,12 +105,30 @@ static void gemm_block(const qdri_gemm *g, const operand *factors, float *panels
     if (!direct) store_panel(g, sums, i, j, m, n);
 }
 
-void qdri_gemm_converted(const qdri_gemm *g, float *panels)
+typedef struct converted {
+    const qdri_gemm *gemm;
+    operand factors[2];
+    float *panels;
+    int64_t n_cols; /* of blocks */
+} converted;
+
+static qdr_status run_block(const void *user, int64_t piece, int thread)
 {
-    operand factors[] = {{g->dtype, g->a, g->lda, g->trans_a, g->round_a, 1},
-                         {g->dtype, g->b, g->ldb, g->trans_b, g->round_b, 1}};
-    find_scale(&factors[0], panels, g->trans_a ? g->k : g->m, g->trans_a ? g->m : g->k);
-    find_scale(&factors[1], panels, g->trans_b ? g->n : g->k, g->trans_b ? g->k : g->n);
-    for (int64_t i = 0; i < g->m; i += EDGE)
-        for (int64_t j = 0; j < g->n; j += EDGE) gemm_block(g, factors, panels, i, j);
+    const converted *self = user;
+    float *panels = self->panels + (size_t)thread * (QDRI_PANELS_BYTES / sizeof(float));
+    qdri_address_space_use();
+    gemm_block(self->gemm, self->factors, panels, piece / self->n_cols * EDGE, piece % self->n_cols * EDGE);
+    return QDR_OK;
+}
+
+qdr_status qdri_gemm_converted(const qdri_gemm *g, float *panels, qdri_pool *pool, int n_threads)
+{
+    converted self = {.gemm = g,
+                      .factors = {{g->dtype, g->a, g->lda, g->trans_a, g->round_a, 1},
+                                  {g->dtype, g->b, g->ldb, g->trans_b, g->round_b, 1}},
+                      .panels = panels,
+                      .n_cols = (g->n + EDGE - 1) / EDGE};
+    find_scale(&self.factors[0], panels, g->trans_a ? g->k : g->m, g->trans_a ? g->m : g->k);
+    find_scale(&self.factors[1], panels, g->trans_b ? g->n : g->k, g->trans_b ? g->k : g->n);
+    return qdri_pool_run(pool, n_threads, (g->m + EDGE - 1) / EDGE * self.n_cols, run_block, &self);
 }

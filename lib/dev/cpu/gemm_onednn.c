@@ -58,11 +58,22 @@ typedef struct product {
     dnnl_memory_t memories[3];
 } product;
 
-static dnnl_status_t product_run(const qdri_gemm *g, product *p)
+/* The calling thread's last product: parts of one are alike, and to describe it takes as long as a small one. oneDNN's
+ * scratch memory is the thread's, too. */
+static _Thread_local struct {
+    qdri_gemm gemm; /* m = 0: none */
+    product product;
+} last;
+
+static int is_alike(const qdri_gemm *a, const qdri_gemm *b)
 {
-    void *data[] = {(void *)(uintptr_t)g->a, (void *)(uintptr_t)g->b, g->c};
-    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-    dnnl_exec_arg_t args[3];
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc &&
+           a->trans_a == b->trans_a && a->trans_b == b->trans_b && a->alpha == b->alpha && a->beta == b->beta &&
+           a->dtype == b->dtype && a->c_dtype == b->c_dtype;
+}
+
+static dnnl_status_t product_make(const qdri_gemm *g, product *p)
+{
     dnnl_matmul_desc_t matmul;
     DNNL_TRY(describe(&p->descs[0], g->m, g->k, g->lda, g->trans_a, g->dtype));
     DNNL_TRY(describe(&p->descs[1], g->k, g->n, g->ldb, g->trans_b, g->dtype));
@@ -72,8 +83,17 @@ static dnnl_status_t product_run(const qdri_gemm *g, product *p)
     DNNL_TRY(dnnl_primitive_desc_create(&p->desc, &matmul, p->attributes, engine, NULL));
     DNNL_TRY(dnnl_primitive_create(&p->primitive, p->desc));
     DNNL_TRY(dnnl_stream_create(&p->stream, engine, dnnl_stream_default_flags));
+    for (int i = 0; i < 3; i++) DNNL_TRY(dnnl_memory_create(&p->memories[i], &p->descs[i], engine, DNNL_MEMORY_NONE));
+    return dnnl_success;
+}
+
+static dnnl_status_t product_run(const qdri_gemm *g, const product *p)
+{
+    void *data[] = {(void *)(uintptr_t)g->a, (void *)(uintptr_t)g->b, g->c};
+    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    dnnl_exec_arg_t args[3];
     for (int i = 0; i < 3; i++) {
-        DNNL_TRY(dnnl_memory_create(&p->memories[i], &p->descs[i], engine, data[i]));
+        DNNL_TRY(dnnl_memory_set_data_handle(p->memories[i], data[i]));
         args[i] = (dnnl_exec_arg_t){names[i], p->memories[i]};
     }
     DNNL_TRY(dnnl_primitive_execute(p->primitive, p->stream, 3, args));
@@ -95,12 +115,15 @@ static int engine_ready(void)
 int qdri_bf16_native(void) { return engine_ready() && (dnnl_get_effective_cpu_isa() & ISA_BF16) == ISA_BF16; }
 
 /* oneDNN uses OpenMP threads, whose number is a setting of the calling thread. */
-void qdri_onednn_threads(int n_threads)
+void qdri_onednn_alone(void)
 {
+    static _Thread_local int is_alone;
     void (*set)(int) = NULL;
+    if (is_alone) return;
+    is_alone = 1;
     void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     memcpy(&set, &symbol, sizeof set);
-    if (set) set(n_threads);
+    if (set) set(1);
 }
 
 int qdri_sgemm_onednn(const qdri_gemm *g)
@@ -109,17 +132,28 @@ int qdri_sgemm_onednn(const qdri_gemm *g)
                       g->b, g->ldb, (float)g->beta, g->c, g->ldc) == dnnl_success;
 }
 
-qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
+void qdri_onednn_forget(void)
 {
-    product p = {0};
+    product *p = &last.product;
+    for (int i = 0; i < 3; i++) dnnl_memory_destroy(p->memories[i]);
+    dnnl_stream_destroy(p->stream);
+    dnnl_primitive_destroy(p->primitive);
+    dnnl_primitive_desc_destroy(p->desc);
+    dnnl_primitive_attr_destroy(p->attributes);
+    memset(&last, 0, sizeof last);
+}
+
+qdr_status qdri_gemm_onednn(const qdri_gemm *gemm)
+{
+    dnnl_status_t status = dnnl_success;
     if (!engine_ready()) return QDR_FAIL(QDR_ERR_DEVICE, "product: oneDNN could not be initialised");
-    qdri_onednn_threads(n_threads);
-    const dnnl_status_t status = product_run(gemm, &p);
-    for (int i = 0; i < 3; i++) dnnl_memory_destroy(p.memories[i]);
-    dnnl_stream_destroy(p.stream);
-    dnnl_primitive_destroy(p.primitive);
-    dnnl_primitive_desc_destroy(p.desc);
-    dnnl_primitive_attr_destroy(p.attributes);
+    qdri_onednn_alone();
+    if (!is_alike(gemm, &last.gemm)) {
+        qdri_onednn_forget();
+        status = product_make(gemm, &last.product);
+        if (status == dnnl_success) last.gemm = *gemm;
+    }
+    if (status == dnnl_success) status = product_run(gemm, &last.product);
     if (status == dnnl_success) return QDR_OK;
     return QDR_FAIL(QDR_ERR_DEVICE,
                     "product: oneDNN's status %d at %" PRId64 "x%" PRId64 "x%" PRId64
@@ -131,7 +165,9 @@ qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
 
 int qdri_bf16_native(void) { return 0; }
 
-void qdri_onednn_threads(int n_threads) { (void)n_threads; }
+void qdri_onednn_alone(void) {}
+
+void qdri_onednn_forget(void) {}
 
 int qdri_sgemm_onednn(const qdri_gemm *gemm)
 {
@@ -139,9 +175,8 @@ int qdri_sgemm_onednn(const qdri_gemm *gemm)
     return 0;
 }
 
-qdr_status qdri_gemm_onednn(const qdri_gemm *gemm, int n_threads)
+qdr_status qdri_gemm_onednn(const qdri_gemm *gemm)
 {
-    (void)n_threads;
     return QDR_FAIL(QDR_ERR_UNSUPPORTED, "product: this build cannot multiply %s through oneDNN 2, which needs x86-64",
                     qdr_dtype_name(gemm->dtype));
 }

@@ -153,7 +153,7 @@ static qdr_status message_check(const qdri_kernel *kernel)
 typedef struct kernel_args {
     qdri_kernel kernel;
     qdri_kernel_fn run;
-    int n_threads;
+    qdri_cpu_dev *dev;
 } kernel_args;
 
 static int is_attention(const qdri_kernel *kernel)
@@ -169,25 +169,41 @@ static qdr_status kernel_run(void *args)
     if (kind == QDRI_K_UNPACK) QDR_TRY(message_check(&self->kernel));
     if (kind == QDRI_K_ADAMW_BEGIN && qdri_rates_differ(self->kernel.u.adamw.numbers, self->kernel.u.adamw.n_ranks))
         return qdri_fail_rate(self->kernel.u.adamw.numbers->lr);
-    if (is_attention(&self->kernel)) {
-        qdri_executor_use_address_space();
-        if (qdri_attention_takes_onednn(&self->kernel)) qdri_onednn_threads(self->n_threads);
-        qdri_blas_begin(self->n_threads);
-        self->run(&self->kernel);
-        qdri_blas_end();
-        return QDR_OK;
-    }
-    self->run(&self->kernel);
-    return QDR_OK;
+    if (!is_attention(&self->kernel)) return qdri_cpu_run_parts(self->dev, &self->kernel, self->run);
+    qdri_address_space_use();
+    if (qdri_attention_takes_onednn(&self->kernel)) qdri_onednn_alone();
+    qdri_blas_begin(1);
+    const qdr_status status = qdri_cpu_run_parts(self->dev, &self->kernel, self->run);
+    qdri_blas_end();
+    return status;
 }
 
 qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 {
     if (kernel->kind == QDRI_K_REDUCE || kernel->kind == QDRI_K_TO_KEYS || kernel->kind == QDRI_K_FROM_KEYS)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "reduction: on the CPU, communicators compute it themselves");
-    const kernel_args args = {*kernel, find_kernel(kernel), ((const qdri_cpu_dev *)stream->dev)->n_threads};
+    const kernel_args args = {*kernel, find_kernel(kernel), (qdri_cpu_dev *)stream->dev};
     _Static_assert(sizeof args <= QDRI_WORK_BYTES, "a kernel's arguments fit into a work item");
-    if (args.n_threads > 1 || (is_attention(kernel) && qdri_attention_takes_onednn(kernel))) /* products */
+    if (is_attention(kernel) && qdri_attention_takes_onednn(kernel))
         return qdri_cpu_enqueue_own(stream, kernel_run, &args, sizeof args);
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
+}
+
+/* Workspaces of attention for the other threads: the kernel's own is that of the one that runs it. */
+size_t qdri_cpu_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel)
+{
+    const int n_others = ((const qdri_cpu_dev *)stream->dev)->n_threads - 1;
+    return is_attention(kernel) ? (size_t)n_others * qdri_attention_work_bytes(kernel) : 0;
+}
+
+void qdri_cpu_reserve_kernel(qdr_stream *stream, size_t bytes)
+{
+    qdri_cpu_dev *dev = (qdri_cpu_dev *)stream->dev;
+    void *work;
+    if (bytes <= dev->work_bytes || qdri_mem_alloc_for(&dev->base, "attention", bytes, &work) != QDR_OK) return;
+    pthread_mutex_lock(&dev->work_lock);
+    qdri_mem_free(&dev->base, &dev->work);
+    dev->work = work;
+    dev->work_bytes = bytes;
+    pthread_mutex_unlock(&dev->work_lock);
 }

@@ -94,7 +94,7 @@ static qdr_status executor_for(qdri_cpu_dev *dev, qdri_stream_kind kind, qdri_wa
 {
     qdri_address_space space = {NULL, 0};
     if (kind != QDRI_STREAM_COMM) {
-        QDR_TRY(qdri_address_space_take(dev->n_threads, &space));
+        QDR_TRY(qdri_address_space_take(&space));
         return qdri_executor_create(dev, space, executor);
     }
     if (!dev->comm) QDR_TRY(qdri_executor_create(dev, space, &dev->comm));

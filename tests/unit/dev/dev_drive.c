@@ -97,8 +97,7 @@ static int multiplies_itself(qdr_stream *stream, qdr_dtype dtype)
     return pthread_equal(of_item, pthread_self()) != 0;
 }
 
-/* With more BLAS threads each thread that multiplies might start its own. */
-TEST(products_of_one_thread_are_run_by_who_waits)
+TEST(products_are_run_by_who_waits)
 {
     qdri_cpu_before_item = note_thread;
     for (int n_threads = 1; n_threads <= 2; n_threads++) {
@@ -107,7 +106,7 @@ TEST(products_of_one_thread_are_run_by_who_waits)
         qdr_stream *stream = make_stream(dev, QDRI_STREAM_COMPUTE);
         int n_itself = 0;
         for (int i = 0; i < 1000; i++) n_itself += multiplies_itself(stream, i % 2 ? QDR_F32 : QDR_F64);
-        assert_true(n_threads == 1 ? n_itself > 0 : n_itself == 0);
+        assert_true(n_itself > 0);
         qdri_stream_destroy(&stream);
         qdri_dev_destroy(&dev);
     }

@@ -18,6 +18,16 @@
 /* Loops that are compiled for each function with which they are called. */
 #define ONE_FUNCTION static inline __attribute__((always_inline))
 
+/* The columns, or key heads, of this part of a kernel. */
+typedef struct span {
+    int64_t first, n;
+} span;
+
+static inline span span_of(const qdri_kernel *kernel, int64_t n)
+{
+    return kernel->only.n ? (span){kernel->only.first, kernel->only.n} : (span){0, n};
+}
+
 /* y = factor · x; without a factor its bits */
 static inline void row_scale(int64_t n, elem *y, const elem *x, real factor)
 {

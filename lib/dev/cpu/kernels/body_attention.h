@@ -360,12 +360,22 @@ static head head_open(const qdri_kernel *kernel, const offsets *at, int64_t head
     };
 }
 
+/* The query heads of this part. */
+static span heads_of(const qdri_kernel *kernel)
+{
+    if (kernel->u.attention.n_heads == 0) return (span){0, 0};
+    const int64_t group = group_of(kernel);
+    const span keys = span_of(kernel, kernel->u.attention.n_kv_heads);
+    return (span){keys.first * group, keys.n * group};
+}
+
 static void attention_forward(const qdri_kernel *kernel)
 {
     const int64_t n_sequences = kernel->u.attention.n_rows / kernel->u.attention.context;
+    const span heads = heads_of(kernel);
     head h = {0};
     for (int64_t s = 0; s < n_sequences; s++) {
-        for (int64_t i = 0; i < kernel->u.attention.n_heads; i++) {
+        for (int64_t i = heads.first; i < heads.first + heads.n; i++) {
             const offsets at = find_offsets(kernel, s, i);
             h = head_open(kernel, &at, i, i % group_of(kernel) == 0 ? NULL : &h);
             h.o = head_out(kernel, at.row, at.out_width, at.o, 3);
@@ -386,16 +396,18 @@ static void attention_backward(const qdri_kernel *kernel)
     const int64_t heads = kernel->u.attention.n_heads, kv_heads = kernel->u.attention.n_kv_heads;
     clear_sums(kernel, kernel->u.attention.d_q_gamma, kernel->u.attention.head_size);
     clear_sums(kernel, kernel->u.attention.d_k_gamma, kernel->u.attention.head_size);
-    clear_sums(kernel, kernel->u.attention.d_sinks, heads);
     if (heads == 0) { /* keys that no query uses */
         const int64_t n = n_rows * 2 * kv_heads * kernel->u.attention.head_size;
         if (n > 0) memset(kernel->u.attention.out, 0, (size_t)n * sizeof(elem));
         return;
     }
     const int64_t group = group_of(kernel);
+    const span own = heads_of(kernel);
+    real *d_sinks = kernel->u.attention.d_sinks;
     head h = {0};
+    clear_sums(kernel, d_sinks ? d_sinks + own.first : NULL, own.n);
     for (int64_t s = 0; s < n_rows / kernel->u.attention.context; s++) {
-        for (int64_t i = 0; i < heads; i++) {
+        for (int64_t i = own.first; i < own.first + own.n; i++) {
             const offsets at = find_offsets(kernel, s, i);
             h = head_open(kernel, &at, i, i % group == 0 ? NULL : &h);
             h.d_o = head_load(kernel, kernel->u.attention.dy, at.row, at.out_width, at.o, 3);

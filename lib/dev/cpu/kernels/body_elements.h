@@ -36,10 +36,11 @@ static void sum_block(const elem *x, int64_t stride, int n_parts, int64_t n, ele
 static void sum_parts(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.parts.n;
-    const elem *x = kernel->u.parts.x;
-    elem *y = kernel->u.parts.y;
-    for (int64_t at = 0; at < n; at += SUM_BLOCK)
-        sum_block(x + at, n, kernel->u.parts.n_parts, n - at < SUM_BLOCK ? n - at : SUM_BLOCK, y + at);
+    const span cols = span_of(kernel, n);
+    const elem *x = (const elem *)kernel->u.parts.x + cols.first;
+    elem *y = (elem *)kernel->u.parts.y + cols.first;
+    for (int64_t at = 0; at < cols.n; at += SUM_BLOCK)
+        sum_block(x + at, n, kernel->u.parts.n_parts, cols.n - at < SUM_BLOCK ? cols.n - at : SUM_BLOCK, y + at);
 }
 
 #define CAST_LOOP(type, store)                                                                                         \

@@ -6,9 +6,10 @@ static inline void row_add(int64_t n, elem *y, const elem *p)
     SIMD for (int64_t c = 0; c < n; c++) y[c] = put(get(y[c]) + get(p[c]));
 }
 
-static void clear(real *p, int64_t n)
+/* Rows of n of `width` columns. */
+static void clear(real *p, int64_t n_rows, int64_t n, int64_t width)
 {
-    if (n > 0) memset(p, 0, (size_t)n * sizeof *p);
+    for (int64_t r = 0; n > 0 && r < n_rows; r++) memset(p + r * width, 0, (size_t)n * sizeof *p);
 }
 
 static void bias_add(const qdri_kernel *kernel)
@@ -23,17 +24,18 @@ static void column_sum(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.rows.n_cols;
     const int64_t n_rows = kernel->u.rows.n_rows;
-    const elem *x = kernel->u.rows.x;
-    real *p = kernel->u.rows.p;
+    const span cols = span_of(kernel, n);
+    const elem *x = (const elem *)kernel->u.rows.x + cols.first;
+    real *p = (real *)kernel->u.rows.p + cols.first;
     int64_t r = 0;
-    if (!kernel->accumulate) clear(p, n);
+    if (!kernel->accumulate) clear(p, 1, cols.n, n);
     for (; r + 4 <= n_rows; r += 4, x += 4 * n) {
-        SIMD for (int64_t c = 0; c < n; c++)
+        SIMD for (int64_t c = 0; c < cols.n; c++)
         {
             p[c] += (get(x[c]) + get(x[n + c])) + (get(x[2 * n + c]) + get(x[3 * n + c]));
         }
     }
-    for (; r < n_rows; r++, x += n) row_sum(n, p, x);
+    for (; r < n_rows; r++, x += n) row_sum(cols.n, p, x);
 }
 
 static void position_add(const qdri_kernel *kernel)
@@ -48,11 +50,12 @@ static void position_add(const qdri_kernel *kernel)
 static void position_sum(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.rows.n_cols;
-    const elem *x = kernel->u.rows.x;
-    real *p = kernel->u.rows.p;
-    if (!kernel->accumulate) clear(p, kernel->u.rows.context * n);
+    const span cols = span_of(kernel, n);
+    const elem *x = (const elem *)kernel->u.rows.x + cols.first;
+    real *p = (real *)kernel->u.rows.p + cols.first;
+    if (!kernel->accumulate) clear(p, kernel->u.rows.context, cols.n, n);
     for (int64_t r = 0; r < kernel->u.rows.n_rows; r++)
-        row_sum(n, p + (r + kernel->u.rows.row0) % kernel->u.rows.context * n, x + r * n);
+        row_sum(cols.n, p + (r + kernel->u.rows.row0) % kernel->u.rows.context * n, x + r * n);
 }
 
 static void embed_forward(const qdri_kernel *kernel)
@@ -75,13 +78,14 @@ static void embed_backward(const qdri_kernel *kernel)
 {
     const int64_t n = kernel->u.embed.n_cols;
     const real factor = (real)qdri_factor_of(kernel);
-    const elem *dy = kernel->u.embed.dy;
-    real *de = kernel->u.embed.de;
-    if (!kernel->accumulate) clear(de, (kernel->u.embed.end - kernel->u.embed.begin) * n);
+    const span cols = span_of(kernel, n);
+    const elem *dy = (const elem *)kernel->u.embed.dy + cols.first;
+    real *de = (real *)kernel->u.embed.de + cols.first;
+    if (!kernel->accumulate) clear(de, kernel->u.embed.end - kernel->u.embed.begin, cols.n, n);
     for (int64_t r = 0; r < kernel->u.embed.n_rows; r++) {
         const int64_t token = kernel->u.embed.tokens[r];
         if (token < 0 || token < kernel->u.embed.begin || token >= kernel->u.embed.end) continue;
         real *sum = de + (token - kernel->u.embed.begin) * n;
-        SIMD for (int64_t c = 0; c < n; c++) sum[c] += factor * get(dy[r * n + c]);
+        SIMD for (int64_t c = 0; c < cols.n; c++) sum[c] += factor * get(dy[r * n + c]);
     }
 }
