@@ -16,10 +16,11 @@ extern "C" {
 
 typedef struct qdr_context_opts {
     size_t size; /**< QDR_INIT(qdr_context_opts) */
-    int n_threads; /**< BLAS threads per rank; 0: the cores this rank may use (hwloc) divided by the ranks on the node,
-                      at least 1. OpenBLAS has one number of threads for the whole process: while products of the
-                      library run on the CPU it is this number, also for the program's own calls of BLAS. Once they have
-                      finished (for example after qdr_stream_synchronize()) it is again what the program had set */
+    int n_threads; /**< threads per rank that compute on the CPU; 0: the cores this rank may use (hwloc) divided by the
+                      ranks on the node, at least 1. Results do not depend on it. OpenBLAS has one number of threads for
+                      the whole process: while products of the library run on the CPU it is 1, also for the program's
+                      own calls of BLAS. Once they have finished (for example after qdr_stream_synchronize()) it is again
+                      what the program had set */
     const char *device; /**< "cpu"; "cuda": the GPU with the rank's number on its node, modulo GPUs
                            (CUDA_VISIBLE_DEVICES counts); "cuda:N": GPU N. NULL: the value of the environment variable
                            QDR_DEVICE, or the CPU if it is not set. The same kind on all ranks. See cuda.h */
@@ -111,7 +112,7 @@ QDR_API void qdr_context_destroy(qdr_context **ctx);
 
 QDR_API int qdr_context_rank(const qdr_context *ctx); /**< 0 … size-1; NULL: -1 */
 QDR_API int qdr_context_size(const qdr_context *ctx); /**< ranks in the world; NULL: 0 */
-QDR_API int qdr_context_threads(const qdr_context *ctx); /**< BLAS threads of this rank; NULL: 0 */
+QDR_API int qdr_context_threads(const qdr_context *ctx); /**< threads of this rank that compute on the CPU; NULL: 0 */
 /** The lowest rank on the same node (sharing its memory) as `rank`; the same for all ranks of a node. MPI determines
  * the nodes; local ranks are on one node. -1 if `rank` does not exist. Local. */
 QDR_API int qdr_context_node(const qdr_context *ctx, int rank);

@@ -141,7 +141,8 @@ typedef struct qdri_dev_table {
  * @retval QDR_ERR_MEMORY  no; the message has the numbers */
 QDR_NODISCARD qdr_status qdri_dev_check_address_space(int n_devices);
 
-/* Creates the CPU device. n_threads: BLAS threads. The device is used by one host thread and its own workers. */
+/* Creates the CPU device. n_threads: those that compute a kernel, the stream's and others. The device is used by one
+ * host thread and its own workers. */
 QDR_NODISCARD qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev);
 /* Makes the device's threads sleep on these wake events, QDRI_DEV_WAKE_EVENTS of them, instead of its own: other
  * processes may signal them. Call it before the device has streams; the events must outlive those. */

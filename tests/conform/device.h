@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "core/size.h"
+#include "dev/cpu/cpu.h"
 #include "dev/cpu/kernels/kernels.h"
 #include "dev/dev.h"
 #include "dev/plugin.h"
@@ -36,10 +37,13 @@ static inline int on_cuda(void)
     return name && strcmp(name, "cuda") == 0;
 }
 
+/* QDR_TEST_THREADS=N: N threads on a CPU, and kernels in the smallest parts that there can be. */
 static inline qdri_dev *device_create(void)
 {
     qdri_dev *made = NULL;
-    CHECK_OK(on_cuda() ? qdri_dev_create_cuda(-1, 0, &made) : qdri_dev_create_cpu(1, &made));
+    const char *threads = getenv("QDR_TEST_THREADS");
+    if (threads) qdri_cpu_part_elems = 1;
+    CHECK_OK(on_cuda() ? qdri_dev_create_cuda(-1, 0, &made) : qdri_dev_create_cpu(threads ? atoi(threads) : 1, &made));
     return made;
 }
 

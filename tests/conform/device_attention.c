@@ -127,6 +127,7 @@ static attention attention_make(qdr_dtype dtype, const shape *s)
     a.k.u.attention.dy = a.dy.data;
     a.k.u.attention.saved = a.saved.data;
     a.work = memory_new(qdri_attention_work_bytes(&a.k));
+    if (!on_cuda()) qdri_reserve_kernel(stream, qdri_kernel_bytes(stream, &a.k));
     memset(a.work, 0xff, qdri_attention_work_bytes(&a.k)); /* NaN */
     a.k.u.attention.work = a.work;
     return a;
