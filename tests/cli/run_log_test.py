@@ -49,6 +49,20 @@ class Logs(Case):
                          LAYERS * (12 * HIDDEN**2 + 13 * HIDDEN))
         self.assertNotIn("again", json.dumps([about, lines]))
 
+    def test_numbers_of_threads(self):
+        """The same parameters, state and losses, bit by bit; of kernels and products that are large enough to be
+        divided."""
+        for dtype in ("f32", "bf16"):
+            results = []
+            for n_threads in ("1", "2", "8"):
+                file = self.path("saved")
+                _, lines = self.log_of("--threads", n_threads, "--dtype", dtype, "--hidden", "192", "--heads", "6",
+                                       "--ctx", "128", "--steps", "2", "--save", file)
+                with open(file, "rb") as saved:
+                    results.append((saved.read(), [line.get("loss") for line in lines]))
+            self.assertEqual(len(results[0][1]), 2)
+            self.assertTrue(results[0] == results[1] == results[2], dtype)
+
     def test_the_first_line_of_another_plan(self):
         """Gradients are in 2 parts along d, the optimizer's state in 4."""
         file = self.path("a")

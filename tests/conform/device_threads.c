@@ -109,8 +109,8 @@ static void *random_elems(qdr_dtype dtype, int64_t n)
 static matrices make_matrices(qdr_dtype dtype, qdr_dtype c_dtype)
 {
     const double factors[] = {0, 1, 0.5};
-    matrices made = {.gemm = {.m = test_between(&seed, 200, 700),
-                              .n = test_between(&seed, 200, 700),
+    matrices made = {.gemm = {.m = test_between(&seed, 200, 900),
+                              .n = test_between(&seed, 200, 900),
                               .k = test_between(&seed, 60, 700),
                               .trans_a = (int)test_between(&seed, 0, 1),
                               .trans_b = (int)test_between(&seed, 0, 1),

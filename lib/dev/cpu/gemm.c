@@ -47,58 +47,64 @@ typedef struct gemm_args {
 
 static int runs_in_onednn(const qdri_gemm *gemm) { return gemm->dtype == QDR_BF16 && !is_converted(gemm); }
 
-/* Parts of C's rows, in units with which each element is computed as in the whole: of the kernels of OpenBLAS those of
- * columns would not, nor those of less than a million multiplications. */
+/* Parts of C's rows, or columns, in whole units; the last one has the rest, too. */
 typedef struct gemm_parts {
     const qdri_gemm *gemm;
-    int64_t unit, n_parts;
+    int by_cols;
+    int64_t n, unit, n_parts; /* n: rows, or columns */
 } gemm_parts;
 
-enum { BLAS_ROWS = 24, ONEDNN_ROWS = 64, ONEDNN_PARTS_MOST = 64 };
+/* With 24 rows and at least a million multiplications OpenBLAS computes each element as in the whole; parts of columns
+ * have other bits. */
+enum { BLAS_ROWS = 24, ONEDNN_UNIT = 64, ONEDNN_LEAST = 256, ONEDNN_PARTS_MOST = 64 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t n_units(const gemm_parts *of) { return (of->gemm->m + of->unit - 1) / of->unit; }
-static int64_t first_row(const gemm_parts *of, int64_t part)
+static int64_t bound_of(const gemm_parts *of, int64_t part)
 {
-    return least(of->gemm->m, n_units(of) * part / of->n_parts * of->unit);
+    return part == of->n_parts ? of->n : of->n / of->unit * part / of->n_parts * of->unit;
 }
 
-/* oneDNN's sums depend on the size of a part, for which it may choose another algorithm. So the number of parts depends
- * on sizes alone, also for one thread. */
-static int64_t n_onednn_parts(double products)
+/* The order of oneDNN's sums depends on the size of a part, for which it may choose another algorithm. So the parts
+ * depend on sizes alone, also for one thread. Those of less than 256 rows take more time than the whole. */
+static gemm_parts divide_for_onednn(const qdri_gemm *g, double products)
 {
-    int64_t n = 1;
-    for (double needed = 16; products >= needed && n < ONEDNN_PARTS_MOST; needed *= n < 8 ? 2 : 4) n *= 2;
-    return n;
+    const int64_t rows = g->m / ONEDNN_LEAST, cols = g->n / ONEDNN_LEAST;
+    int64_t n_parts = 1;
+    for (double needed = 16; products >= needed && n_parts < ONEDNN_PARTS_MOST; needed *= n_parts < 8 ? 2 : 4)
+        n_parts *= 2;
+    const int by_cols = rows < n_parts && rows < cols;
+    while (n_parts > 1 && n_parts > (by_cols ? cols : rows)) n_parts /= 2;
+    return (gemm_parts){g, by_cols, by_cols ? g->n : g->m, ONEDNN_UNIT, n_parts};
 }
 
 /* Otherwise one part for each thread: larger parts take less time. */
-static gemm_parts divide(const gemm_args *self)
+static gemm_parts divide(const qdri_gemm *g, int n_threads)
 {
-    const qdri_gemm *g = &self->gemm;
     const double products = (double)g->m * (double)g->n * (double)g->k / (double)qdri_cpu_part_products;
-    const int is_onednn = runs_in_onednn(g);
-    gemm_parts parts = {g, is_onednn ? ONEDNN_ROWS : BLAS_ROWS, self->dev->n_threads};
-    if (is_onednn)
-        parts.n_parts = n_onednn_parts(products);
-    else if (products < (double)parts.n_parts)
-        parts.n_parts = products < 1 ? 1 : (int64_t)products;
-    parts.n_parts = least(parts.n_parts, n_units(&parts));
-    return parts;
+    if (runs_in_onednn(g)) return divide_for_onednn(g, products);
+    const int64_t n_parts = products < (double)n_threads ? (int64_t)products : n_threads;
+    const int64_t most = least(n_parts, g->m / BLAS_ROWS);
+    return (gemm_parts){g, 0, g->m, BLAS_ROWS, most < 1 ? 1 : most};
 }
 
 static qdr_status run_part(const void *user, int64_t piece, int thread)
 {
     const gemm_parts *self = user;
     const qdri_gemm *g = self->gemm;
-    const int64_t row = first_row(self, piece);
+    const int64_t first = bound_of(self, piece), n = bound_of(self, piece + 1) - first;
     const int64_t each = (int64_t)qdr_dtype_bytes(g->dtype), c_each = (int64_t)qdr_dtype_bytes(g->c_dtype);
     qdri_gemm part = *g;
     (void)thread;
     qdri_address_space_use();
-    part.m = first_row(self, piece + 1) - row;
-    part.a = (const char *)g->a + (g->trans_a ? row : row * g->lda) * each;
-    part.c = (char *)g->c + row * g->ldc * c_each;
+    if (self->by_cols) {
+        part.n = n;
+        part.b = (const char *)g->b + first * (g->trans_b ? g->ldb : 1) * each;
+        part.c = (char *)g->c + first * c_each;
+    } else {
+        part.m = n;
+        part.a = (const char *)g->a + first * (g->trans_a ? 1 : g->lda) * each;
+        part.c = (char *)g->c + first * g->ldc * c_each;
+    }
     if (runs_in_onednn(g)) return qdri_gemm_onednn(&part);
     qdri_gemm_blas(&part);
     return QDR_OK;
@@ -119,7 +125,7 @@ static qdr_status gemm_run(void *args)
         status = qdri_gemm_converted(&self->gemm, dev->panels, dev->pool, dev->n_threads);
         pthread_mutex_unlock(&dev->panels_lock);
     } else {
-        const gemm_parts parts = divide(self);
+        const gemm_parts parts = divide(&self->gemm, dev->n_threads);
         status = qdri_pool_run(dev->pool, dev->n_threads, parts.n_parts, run_part, &parts);
     }
     qdri_blas_end();
