@@ -19,8 +19,8 @@ typedef struct qdr_context_opts {
     int n_threads; /**< threads per rank that compute on the CPU; 0: the cores this rank may use (hwloc) divided by the
                       ranks on the node, at least 1. Results do not depend on it. OpenBLAS has one number of threads for
                       the whole process: while products of the library run on the CPU it is 1, also for the program's
-                      own calls of BLAS. Once they have finished (for example after qdr_stream_synchronize()) it is again
-                      what the program had set */
+                      own calls of BLAS. Once they have finished (for example after qdr_stream_synchronize()) it is
+                      again what the program had set */
     const char *device; /**< "cpu"; "cuda": the GPU with the rank's number on its node, modulo GPUs
                            (CUDA_VISIBLE_DEVICES counts); "cuda:N": GPU N. NULL: the value of the environment variable
                            QDR_DEVICE, or the CPU if it is not set. The same kind on all ranks. See cuda.h */

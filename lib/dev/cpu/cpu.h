@@ -19,8 +19,8 @@ typedef struct qdri_address_space { /* empty if there is no limit */
 /* Reserves the space that products on one more thread need. */
 QDR_NODISCARD qdr_status qdri_address_space_take(qdri_address_space *space);
 void qdri_address_space_give_back(qdri_address_space *space);
-/* The calling thread's from now on, which qdri_address_space_use() gives back; NULL: none. The latter is called before a
- * product: BLAS will now use it. */
+/* The calling thread's from now on, which qdri_address_space_use() gives back; NULL: none. The latter is called before
+ * a product: BLAS will now use it. */
 void qdri_address_space_keep(qdri_address_space *space);
 void qdri_address_space_use(void);
 /* The C library creates a heap for each new thread that allocates; this makes it do so now, before reserved space is

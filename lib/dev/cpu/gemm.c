@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products on the CPU: f32 and f64 through BLAS, or plain C without BLAS; bf16 through oneDNN if the machine has bf16
- * instructions, else converted, as f16 always is. Each library computes on one thread, and the device's threads share C,
- * so that no second team of threads waits for work. */
+ * instructions, else converted, as f16 always is. Each library computes on one thread, and the device's threads share
+ * C, so that no second team of threads waits for work. */
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
 #include "dev/cpu/pool.h"
