@@ -163,8 +163,7 @@ void qdri_cpu_reserve_kernel(qdr_stream *stream, size_t bytes);
 /* parts.c: runs it on the threads of the device; fn computes a part. */
 QDR_NODISCARD qdr_status qdri_cpu_run_parts(qdri_cpu_dev *dev, const qdri_kernel *kernel,
                                             void (*fn)(const qdri_kernel *part));
-/* Least work of a part: elements read or written, of attention and products scores and multiplications. Tests make it
- * small; set it before there are devices. */
-extern int64_t qdri_cpu_part_elems, qdri_cpu_part_products;
+/* Least work of a part: elements, or scores of attention. Tests make it small; set it before there are devices. */
+extern int64_t qdri_cpu_part_elems;
 
 #endif

@@ -8,8 +8,6 @@
 
 #include <limits.h>
 
-int64_t qdri_cpu_part_products = (int64_t)1 << 22;
-
 /* C = beta·C, for products with k = 0. beta = 0 writes zeros without reading. */
 #define SCALE_LOOP(type, load, store)                                                                                  \
     for (int64_t r = 0; r < g->m; r++) {                                                                               \
@@ -56,6 +54,7 @@ typedef struct gemm_parts {
 
 /* With 24 rows and at least a million multiplications OpenBLAS computes each element as in the whole; parts of columns
  * have other bits. */
+#define PART_PRODUCTS 4194304.0 /* multiplications of the smallest part: about 50 µs in f32 */
 enum { BLAS_ROWS = 24, ONEDNN_UNIT = 64, ONEDNN_LEAST = 256, ONEDNN_PARTS_MOST = 64 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -80,7 +79,7 @@ static gemm_parts divide_for_onednn(const qdri_gemm *g, double products)
 /* Otherwise one part for each thread: larger parts take less time. */
 static gemm_parts divide(const qdri_gemm *g, int n_threads)
 {
-    const double products = (double)g->m * (double)g->n * (double)g->k / (double)qdri_cpu_part_products;
+    const double products = (double)g->m * (double)g->n * (double)g->k / PART_PRODUCTS;
     if (runs_in_onednn(g)) return divide_for_onednn(g, products);
     const int64_t n_parts = products < (double)n_threads ? (int64_t)products : n_threads;
     const int64_t most = least(n_parts, g->m / BLAS_ROWS);
