@@ -197,7 +197,7 @@ static void print_table(const block_driver *driver, const block_result *result)
     if (has_levels(driver))
         snprintf(split, sizeof split, ", levels %d,%d", qdr_grid_parts(driver->grid, QDR_LEVEL_GRADIENTS),
                  qdr_grid_parts(driver->grid, QDR_LEVEL_OPTIMIZER));
-    printf("grid %s, order %s%s, %s, %s%s, %sBLAS threads per rank: %d, median of %lld iterations\n\n",
+    printf("grid %s, order %s%s, %s, %s%s, %sthreads per rank: %d, median of %lld iterations\n\n",
            grid_words(set->how.grid).text, set->how.order, split, layout_word((qdr_layout)set->how.layout),
            qdr_dtype_name((qdr_dtype)set->how.dtype), set->products ? " with fp8 products" : "",
            set->how.recorded ? "as graphs, " : "", qdr_context_threads(driver->ctx), (long long)set->n_iterations);

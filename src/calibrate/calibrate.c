@@ -34,7 +34,7 @@ static const option_spec specs[] = {
     {"name", 0, "NAME", "the machine's name; default: the file's name without .json", OPTION_TEXT, AT(name)},
     {"quick", 0, NULL, "few and small samples: takes seconds, gives rough constants", OPTION_FLAG, AT(is_quick)},
     {"local", 0, "P", "run P ranks as threads of one process, without MPI", OPTION_COUNT, AT(n_local), 1, 1024},
-    {"threads", 0, "N", "BLAS threads per rank; default: cores / ranks", OPTION_COUNT, AT(n_threads), 1, 1024},
+    {"threads", 0, "N", "threads per rank; default: cores / ranks", OPTION_COUNT, AT(n_threads), 1, 1024},
     OPTIONS_DEVICE(calibrate_options, device),
     {"base", 0, "M", "a machine's name or file: what is not measured stays as there, such as links between nodes",
      OPTION_TEXT, AT(base)},
