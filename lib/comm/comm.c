@@ -11,7 +11,8 @@
 #include "dev/clock.h"
 
 /* Of a server of two cores with a link of 1 Gbit/s. */
-static const qdri_comm_machine default_machine = {512 << 10, 128 << 10, 128 << 10, 125e6};
+static const qdri_comm_machine default_machine = {
+    .direct_bytes = 512 << 10, .two_round_bytes = 128 << 10, .node_bytes_per_sec = 125e6};
 
 void qdri_comm_init(qdri_comm *comm, const qdri_comm_table *table, qdri_dev *dev, int rank, int size, qdri_comm *parent)
 {

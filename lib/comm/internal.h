@@ -51,7 +51,7 @@ struct qdri_comm {
     pthread_mutex_t family_mutex; /* root only, like the next fields */
     _Atomic int64_t timeout_ns; /* 0: none */
     qdri_reason lateness; /* set once this rank has given up because others did not come */
-    qdri_comm_machine machine; /* all known */
+    qdri_comm_machine machine; /* all known, but for direct_all_reduce_bytes */
     int n_parts; /* that may be in use at the same time; 0: not known */
     qdri_reason why; /* why the family was given up, if the backend knows */
 };

@@ -42,12 +42,13 @@ typedef struct node_share {
     node_area areas[NODE_AREAS];
 } node_share;
 
-/* Part of a communicator: the root has `memory`, `shares` and `heap`, each communicator the other fields. */
+/* Part of a communicator: the root has `memory`, `shares`, `heap` and `spin_ns`, each communicator the other fields. */
 typedef struct mpi_node {
     void *memory; /* NULL: none */
     size_t bytes;
     node_share **shares; /* by rank; NULL on other nodes */
     mpi_heap *heap; /* NULL: none */
+    int64_t spin_ns; /* that a member looks for the others before its thread yields; 0: there are more than cores */
     node_area **areas; /* by rank, if in use */
     int in_use;
     uint64_t n_rounds; /* rounds that this member has entered */

@@ -2,11 +2,14 @@
 /* The node memory of the `mpi` backend: one block for each node and world, and its areas. */
 #include <limits.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "comm/mpi/internal.h"
 #include "comm/mpi/lookout.h"
 #include "core/size.h"
 #include "topo/topo.h"
+
+enum { SPIN_NS = 2000 };
 
 int qdri_mpi_use_node_memory = 1;
 int qdri_mpi_slot_bytes = NODE_SLOT_BYTES;
@@ -112,6 +115,7 @@ qdr_status qdri_mpi_node_create(mpi_comm *root)
     MPI_Comm_set_errhandler(on_node, MPI_ERRORS_RETURN);
     MPI_Comm_size(on_node, &n_on_node);
     root->base.node_size = n_on_node;
+    root->node.spin_ns = n_on_node <= sysconf(_SC_NPROCESSORS_ONLN) ? SPIN_NS : 0;
     qdr_status status = find_nodes(root, on_node);
     if (status == QDR_OK && n_on_node > 1) {
         root->node.bytes = (size_t)n_on_node * sizeof(node_share);

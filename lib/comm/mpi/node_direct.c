@@ -9,17 +9,27 @@
 
 #include "comm/mpi/internal.h"
 
-enum { CHUNK_BYTES = 32 << 10 }; /* a chunk stays in a core's cache between its sum and its copies */
+enum {
+    CHUNK_BYTES = 32 << 10, /* a chunk stays in a core's cache between its sum and its copies */
+    PAIR_BYTES = 2 << 10, /* from here on two members sum directly, if the machine does not say otherwise */
+    GROUP_BYTES = 128 << 10 /* the same for more members */
+};
+
+/* Direct transfers take two rounds. Through slots an all-reduce takes up to two, the others one: for them direct
+ * transfers pay off later. The second member of a pair is there at once: both have just left the first round. */
+static int64_t border_of(const qdri_coll_run *run)
+{
+    const qdri_comm_machine *machine = &run->comm->root->machine;
+    if (run->coll.kind != QDR_ALL_REDUCE) return machine->direct_bytes;
+    if (machine->direct_all_reduce_bytes > 0) return machine->direct_all_reduce_bytes;
+    return run->comm->size == 2 ? PAIR_BYTES : GROUP_BYTES;
+}
 
 int qdri_mpi_direct_wants(const qdri_coll_run *run)
 {
     const mpi_comm *root = (const mpi_comm *)run->comm->root;
     const int64_t total = qdri_coll_total(&run->coll, run->comm->size);
-    /* Direct transfers take two rounds. Through slots an all-reduce takes up to two, the others one: for them direct
-     * transfers pay off later. */
-    const qdri_comm_machine *machine = &root->base.machine;
-    const int64_t border = run->coll.kind == QDR_ALL_REDUCE ? machine->direct_all_reduce_bytes : machine->direct_bytes;
-    return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= border;
+    return root->node.heap && total * (int64_t)qdr_dtype_bytes(run->coll.dtype) >= border_of(run);
 }
 
 /* The memory of this member that others read. */
