@@ -93,8 +93,9 @@ static qdr_status put(const loading *self, void *to, qdr_dtype as, qdr_dtype typ
     return qdri_stream_synchronize(stream);
 }
 
-/* What this rank reads of a tensor. */
-static qdr_status read_tensor(loading *self, int index)
+/* What this rank reads of a tensor. *failed: what reading has failed with; then only the others read. Collective, see
+ * qdri_rows_move(). */
+static qdr_status read_tensor(loading *self, int index, qdr_status *failed)
 {
     const qdri_saved *saved = &self->contents.saved[index];
     const qdri_place *place = &self->places.places[index];
@@ -109,8 +110,10 @@ static qdr_status read_tensor(loading *self, int index)
                       .is_reading = 1,
                       .band = self->band,
                       .move = read_row,
-                      .user = &from};
+                      .user = &from,
+                      .status = *failed};
     qdr_status status = QDR_OK;
+    if (qdri_rows_exchange(self->stack, rows.parameter, &rows.axis)) rows.grid = self->stack->grid;
     if (on_host(self) && type == saved->dtype && !saved->master) {
         status = qdri_rows_move(&rows, saved->begin, saved->n, saved->values);
     } else {
@@ -123,6 +126,7 @@ static qdr_status read_tensor(loading *self, int index)
         }
     }
     self->shares[index] = rows.share;
+    *failed = rows.status;
     return status;
 }
 
@@ -193,16 +197,16 @@ static qdr_status spread(const loading *self, int index)
  * what it has, so that no other waits for it: all hear of it afterwards. */
 static qdr_status read_and_spread(loading *self)
 {
-    qdr_status status = QDR_OK, sent = QDR_OK;
+    qdr_status failed = QDR_OK, sent = QDR_OK;
     qdri_file_event reading = qdri_file_event_begin(context_of(self), "read");
     for (int i = 0; i < self->contents.n && sent == QDR_OK; i++) {
-        if (status == QDR_OK) status = read_tensor(self, i);
-        sent = spread(self, i);
+        sent = read_tensor(self, i, &failed);
+        if (sent == QDR_OK) sent = spread(self, i);
     }
     qdri_file_event_end(&reading);
     qdri_file_event_add(context_of(self), self->path, &reading, self->n_read);
     const qdr_status arrived = qdri_stream_synchronize(qdr_context_stream(context_of(self)));
-    return status != QDR_OK ? status : sent != QDR_OK ? sent : arrived;
+    return failed != QDR_OK ? failed : sent != QDR_OK ? sent : arrived;
 }
 
 static qdr_status fill(loading *self)
@@ -220,14 +224,17 @@ static qdr_status fill(loading *self)
 static qdr_status allocate(loading *self)
 {
     const size_t piece = QDRI_PIECE_ELEMS * sizeof(double);
-    int is_turned = 0;
-    for (int i = 0; i < self->contents.n; i++)
-        is_turned |= qdri_contents_parameter(&self->contents, i)->storage == QDR_IN_OUT;
+    int needs_band = 0;
+    qdr_axis axis;
+    for (int i = 0; i < self->contents.n; i++) {
+        const qdri_parameter *parameter = qdri_contents_parameter(&self->contents, i);
+        needs_band |= parameter->storage == QDR_IN_OUT || qdri_rows_exchange(self->stack, parameter, &axis);
+    }
     QDR_TRY(QDRI_NEW(self->contents.n, "the checksums of a checkpoint", &self->shares));
     QDR_TRY(qdri_calloc(piece, 1, "a piece of a checkpoint", (void **)&self->elements));
     QDR_TRY(qdri_calloc(READ_BYTES, 1, "a piece of a checkpoint", (void **)&self->window));
     if (!on_host(self)) QDR_TRY(qdri_calloc(piece, 1, "a piece of a checkpoint", (void **)&self->converted));
-    return is_turned ? qdri_calloc(QDRI_BAND_BYTES, 1, "a piece of a checkpoint", (void **)&self->band) : QDR_OK;
+    return needs_band ? qdri_calloc(QDRI_BAND_BYTES, 1, "a piece of a checkpoint", (void **)&self->band) : QDR_OK;
 }
 
 static qdr_status begin(loading *self, const qdr_checkpoint_load_opts *given, qdr_checkpoint_loaded *loaded)

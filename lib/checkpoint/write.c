@@ -24,18 +24,21 @@ qdri_host_plan qdri_host_plan_of(const qdri_contents *contents, int background)
     const size_t each = qdr_dtype_bytes(contents->dtype);
     qdri_host_plan plan = {0};
     int64_t most = 0; /* elements of a piece */
-    int is_turned = 0, has_masters = 0;
+    int needs_band = 0, has_masters = 0;
+    qdr_axis axis;
     for (int i = 0; i < contents->n; i++) {
         const qdri_saved *saved = &contents->saved[i];
         if (saved->n > most) most = saved->n;
-        if (saved->n && qdri_contents_parameter(contents, i)->storage == QDR_IN_OUT) is_turned = 1;
+        const qdri_parameter *parameter = qdri_contents_parameter(contents, i);
+        if (saved->n && parameter->storage == QDR_IN_OUT) needs_band = 1;
+        if (saved->n && !background && qdri_rows_exchange(stack, parameter, &axis)) needs_band = 1;
         if (contents->dtype != saved->dtype) has_masters = 1;
     }
     if (most > QDRI_PIECE_ELEMS) most = QDRI_PIECE_ELEMS;
     if (background) plan.copy = qdri_align_bytes((size_t)contents->own_bytes, 64);
     if (!background && (has_masters || !on_host)) plan.elements = qdri_align_bytes((size_t)most * each, 64);
     if (has_masters && !on_host) plan.parameters = qdri_align_bytes((size_t)most * sizeof(uint16_t), 64);
-    if (is_turned) plan.band = QDRI_BAND_BYTES;
+    if (needs_band) plan.band = QDRI_BAND_BYTES;
     return plan;
 }
 
@@ -120,8 +123,9 @@ static qdr_status write_row(void *user, int64_t at, void *bytes, size_t n_bytes,
     return QDR_OK;
 }
 
-/* What this rank has of a tensor; copy: that of the background, NULL: from the device. */
-static qdr_status write_tensor(qdr_checkpoint *self, int index, char *copy)
+/* What this rank has of a tensor; copy: that of the background, NULL: from the device. *failed: what writing has failed
+ * with; then only the others write. Without a copy collective, see qdri_rows_move(). */
+static qdr_status write_tensor(qdr_checkpoint *self, int index, char *copy, qdr_status *failed)
 {
     const qdri_saved *saved = &self->contents.saved[index];
     target to = {self, self->data_at + self->contents.tensors[index].begin};
@@ -129,8 +133,10 @@ static qdr_status write_tensor(qdr_checkpoint *self, int index, char *copy)
                       .elem_bytes = qdr_dtype_bytes(self->contents.dtype),
                       .band = self->host.band,
                       .move = write_row,
-                      .user = &to};
+                      .user = &to,
+                      .status = *failed};
     qdr_status status = QDR_OK;
+    if (!copy && qdri_rows_exchange(self->stack, rows.parameter, &rows.axis)) rows.grid = self->stack->grid;
     if (!self->host.elements) {
         status = qdri_rows_move(&rows, saved->begin, saved->n, copy ? copy : saved->values);
     } else {
@@ -141,6 +147,7 @@ static qdr_status write_tensor(qdr_checkpoint *self, int index, char *copy)
         }
     }
     self->shares[index] = rows.share;
+    *failed = rows.status;
     return status;
 }
 
@@ -150,11 +157,12 @@ qdr_status qdri_checkpoint_write(qdr_checkpoint *self)
     char *copy = self->host.copy;
     const int64_t file_bytes = self->data_at + qdri_tensors_bytes(contents->tensors, contents->n);
     int error = self->partial ? qdri_reserve(self->descriptor, file_bytes) : 0;
-    if (error) return qdri_partial_fail(self->path, error);
+    qdr_status failed = error ? qdri_partial_fail(self->path, error) : QDR_OK;
     for (int i = 0; i < contents->n; i++) {
-        QDR_TRY(write_tensor(self, i, copy));
+        QDR_TRY(write_tensor(self, i, copy, &failed));
         if (copy) copy += (size_t)contents->saved[i].n * qdr_dtype_bytes(contents->dtype);
     }
+    QDR_TRY(failed);
     error = qdri_sync_data(self->descriptor);
     return error ? qdri_partial_fail(self->path, error) : QDR_OK;
 }
