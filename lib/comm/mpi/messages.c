@@ -37,7 +37,7 @@ int qdri_mpi_is_off_node(const mpi_comm *comm, int peer)
  * the rate at which it receives, which is the rate of the links: each link carries one message at a time, and all
  * members end together. Single messages are paced as well: a member that is early in the next collective would send to
  * one to which another member is still sending. If nothing arrives for a while, a member is late, and the others may be
- * sent more meanwhile. */
+ * sent more until something arrives: an allowance that was kept let the members drift apart, which brought the next. */
 static int may_send(const mpi_comm *comm)
 {
     const qdri_mpi_flow *flow = &comm->flow;
@@ -111,7 +111,7 @@ qdr_status qdri_mpi_test(mpi_comm *comm, int *all_done)
     comm->n_open -= n_done;
     flow->received += received;
     if (received > 0 || now_ns - flow->heard_ns >= silence_ns(comm)) {
-        if (received == 0) flow->ahead += qdri_mpi_ahead_bytes;
+        flow->ahead = received > 0 ? qdri_mpi_ahead_bytes : flow->ahead + qdri_mpi_ahead_bytes;
         flow->heard_ns = now_ns;
     }
     int n_left = 0;
