@@ -80,7 +80,7 @@ typedef struct choice {
         {"graph", 0, "off|on", "on a GPU: record the work as graphs and launch these (default off)",                   \
          CHOICE_AT(OPTION_CHOICE, recorded)},                                                                          \
     {                                                                                                                  \
-        "threads", 0, "N", "threads per rank (default: cores / ranks)", CHOICE_COUNT(n_threads, 1024)             \
+        "threads", 0, "N", "threads per rank (default: cores / ranks)", CHOICE_COUNT(n_threads, 1024)                  \
     }
 
 /* Reads the file of --plan, if one was given, on rank 0. Collective, ranks agree. */

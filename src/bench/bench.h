@@ -46,8 +46,7 @@ typedef struct bench_options {
 #define BENCH_PRODUCT_SPECS                                                                                            \
     {"layout", 0, "LAYOUT", "replicated (default) or scattered", BENCH_LAYOUT},                                        \
         {"panels", 0, "N", "row panels of each product; default: chosen by cost", BENCH_COUNT(n_panels, 1, 1024)},     \
-        {"threads", 0, "N", "threads per rank; default: cores / ranks", BENCH_COUNT(n_threads, 1, 1024)},         \
-        BENCH_SPECS
+        {"threads", 0, "N", "threads per rank; default: cores / ranks", BENCH_COUNT(n_threads, 1, 1024)}, BENCH_SPECS
 
 #define BENCH_LEVELS_HELP                                                                                              \
     "numbers of ranks that gradients (GP) and optimizer state (OP) are split over, each a number, module, cache, "     \
