@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long values last: from forward to backward; while a forward list runs; or while one runs and, made again, from
  * where a backward list first needs them to the last node that reads them. */
-#include "core/group.h"
 #include "schedule/ops/op.h"
 
 /* Whether the backward of a node reads input i. Rows that are gathered once stand for theirs. */

@@ -316,12 +316,12 @@ DIST_TEST(without_segments_nothing_is_repeated)
     qdr_grid *grid = dist_random_grid(ctx, &seed);
     variant v = random_variant(&seed);
     qdr_stack *stack = NULL;
-    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8, .recompute = (qdr_recompute)4};
+    const qdr_stack_opts opts = {QDR_INIT(qdr_stack_opts), .n_rows = 8, .recompute = (qdr_recompute)5};
     v.recompute = QDR_RECOMPUTE_FULL;
     block b = describe(grid, &v);
     DIST_FAILS(qdr_stack_build(b.stack), QDR_ERR_ARGUMENT, "qdr_stack_begin_segment()");
     qdr_stack_destroy(&b.stack);
-    DIST_FAILS(qdr_stack_create(grid, &opts, &stack), QDR_ERR_ARGUMENT, "recompute 4");
+    DIST_FAILS(qdr_stack_create(grid, &opts, &stack), QDR_ERR_ARGUMENT, "recompute 5");
     qdr_grid_destroy(&grid);
 }
 

@@ -130,17 +130,10 @@ enum { STRUCT_BYTES = 1 << 16 };
 /* Two values that the option takes. */
 static void find_values(const option_spec *spec, const char *values[2])
 {
-    static const char *const samples[] = {"1",       "2",
-                                          "3",       "0.5",
-                                          "0.25",    "1x1x1x1",
-                                          "2x1x1x1", "xyzd",
-                                          "zyxd",    "int8",
-                                          "bf16",    "a.json",
-                                          "b.json",  "1,2",
-                                          "zero1",   "none",
-                                          "x=2",     "y=2",
-                                          "80G",     "64G",
-                                          "ctx",     "laptop:inter_bytes_per_sec=1e9"};
+    static const char *const samples[] = {"1",       "2",    "3",     "0.5",  "0.25", "1x1x1x1",
+                                          "2x1x1x1", "xyzd", "zyxd",  "int8", "bf16", "a.json",
+                                          "b.json",  "1,2",  "zero1", "none", "full", "operations",
+                                          "x=2",     "y=2",  "80G",   "64G",  "ctx",  "laptop:inter_bytes_per_sec=1e9"};
     static _Thread_local char words[2][64], scratch[STRUCT_BYTES];
     int n = 0;
     const char *word = spec->words ? spec->words : spec->argument;

@@ -69,7 +69,8 @@ static qdr_status run_attention(qdri_cpu_dev *dev, parts *self)
     const int64_t context = kernel->u.attention.context, n_kv_heads = kernel->u.attention.n_kv_heads;
     const int sums = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
     const int64_t of_head = context * context * kernel->u.attention.n_heads / (n_kv_heads > 0 ? n_kv_heads : 1);
-    if (kernel->u.attention.n_heads == 0 || (sums && kernel->u.attention.head_norm)) {
+    const int is_empty = kernel->u.attention.n_heads == 0 || kernel->u.attention.n_rows == 0; /* sums are cleared */
+    if (is_empty || (sums && kernel->u.attention.head_norm)) {
         self->fn(kernel);
         return QDR_OK;
     }
