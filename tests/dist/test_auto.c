@@ -68,7 +68,6 @@ static void check_best(qdr_context *ctx, const qdr_network *network, const qdr_m
     qdr_plan_result best = {QDR_INIT(qdr_plan_result)};
     qdr_model *model;
     opts.n_ranks = qdr_context_size(ctx);
-    opts.recomputes = 1 << QDR_RECOMPUTE_NONE;
     DIST_OK(qdr_model_create(machine, network, &model));
     DIST_OK(qdr_model_search(model, &opts, &found));
     DIST_OK(qdr_model_best(model, 0, NULL, &best));
