@@ -280,12 +280,12 @@ static block make_chain(qdr_grid *grid, variant *v, uint64_t seed)
         b.last, NULL);
     for (int i = 0; i < n_pieces; i++) b.last = add_piece(b.stack, v, i, &seed, b.last);
     run_forward(&b, v);
-    for (int flags = 0; flags < 2; flags++) { /* overwrites, adds */
+    for (int adds = 0; adds < 2; adds++) {
         dist_fill_edge(b.stack, b.last, dist_edge_gradient(b.stack, b.last), v->data_seed + 2);
-        if (flags) DIST_OK(qdr_stack_forward(b.stack));
-        DIST_OK(qdr_stack_backward(b.stack, flags ? QDR_ACCUMULATE : 0, 1));
+        if (adds) DIST_OK(qdr_stack_forward(b.stack));
+        DIST_OK(qdr_stack_backward(b.stack, adds ? QDR_ACCUMULATE : 0, 1));
+        dist_synchronize(qdr_grid_context(grid));
     }
-    dist_synchronize(qdr_grid_context(grid));
     return b;
 }
 
