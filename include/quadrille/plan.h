@@ -245,7 +245,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_model_choose_codecs(qdr_model *model, const
 /** The first thing for which this version's runtime does not run a plan. */
 typedef struct qdr_obstacle {
     size_t size; /**< QDR_INIT(qdr_obstacle) */
-    char what[16]; /**< in short: "recompute", "RMS norms"; "": there is none */
+    char what[16]; /**< in short: "pipeline", "activation"; "": there is none */
     char why[176]; /**< as a sentence without a beginning, with the remedy */
 } qdr_obstacle;
 /** Whether a stack of the library's own layers and operations runs a plan of a network: qdr_plan_check() refuses the
