@@ -2,6 +2,7 @@
 /* What the layers of a network have that others may not have: windows and rotary positions. */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "core/sized.h"
 #include "core/status.h"
@@ -13,8 +14,9 @@ static const double pi = 3.14159265358979323846;
 
 int qdri_layer_kind(const qdr_network *net, int64_t layer)
 {
-    for (int64_t i = 0; i < QDR_NETWORK_MOST_LAYERS && i < net->layers; i++)
-        if (net->layer_kinds[i]) return layer < QDR_NETWORK_MOST_LAYERS ? net->layer_kinds[layer] : 0;
+    static const unsigned char none[QDR_NETWORK_MOST_LAYERS];
+    const int64_t n = net->layers < QDR_NETWORK_MOST_LAYERS ? net->layers : QDR_NETWORK_MOST_LAYERS;
+    if (n > 0 && memcmp(net->layer_kinds, none, (size_t)n) != 0) return layer < n ? net->layer_kinds[layer] : 0;
     return net->window && layer >= net->layers - net->window_layers ? QDR_LAYER_WINDOW : 0;
 }
 

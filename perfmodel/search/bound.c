@@ -44,10 +44,11 @@ static int is_beside_chain(const qdri_bounds *b, const qdri_task *task, qdri_lis
 static void add_list(qdri_bounds *b, qdri_list_kind kind)
 {
     const qdri_schedule *list = &b->lists->of[kind].schedule;
+    const int is_coded = !qdri_codecs_are_none(&b->pricing.plan->codecs); /* which depends on the order */
     for (int i = 0; i < list->n_tasks; i++) {
         const qdri_task *task = &list->tasks[i];
-        if (task->kind == QDRI_TASK_COLLECTIVE) { /* what is coded depends on the order */
-            if (!qdri_codecs_are_none(&b->pricing.plan->codecs) || is_beside_chain(b, task, kind)) continue;
+        if (task->kind == QDRI_TASK_COLLECTIVE) {
+            if (is_coded || is_beside_chain(b, task, kind)) continue;
             add_transfer(&b->transfers[qdri_group_kind_of(task->channel)], task, kind, times_of(b, task));
             continue;
         }
@@ -183,10 +184,11 @@ static void step_secs(const qdri_bounds *b, const order_sums *all, double rest, 
     for (int r = 0; r < QDRI_N_RECOMPUTES; r++) secs[r] = b->lists->n_micro * (forward + b->again_secs[r]) + rest;
 }
 
-void qdri_bound_work(const qdri_bounds *b, double secs[QDRI_N_RECOMPUTES])
+void qdri_bound_work(const qdri_bounds *b, double n_micro, double secs[QDRI_N_RECOMPUTES])
 {
     const order_sums none = {.rows = {0}};
     step_secs(b, &none, 0, secs);
+    for (int r = 0; r < QDRI_N_RECOMPUTES; r++) secs[r] *= n_micro;
 }
 
 static void add_sums(const qdri_axis_sums *sums, order_sums *all, int kind_of_group)

@@ -136,12 +136,16 @@ static qdr_status make_bounds(qdr_model *model, const qdr_plan *plan, qdri_bound
 qdr_status qdri_model_work(qdr_model *model, const qdr_plan *plan, double secs[QDRI_N_RECOMPUTES])
 {
     qdri_bounds bounds;
+    qdri_sizes sizes;
     qdr_plan gathered = *plan;
     gathered.z *= gathered.d;
     gathered.d = 1;
     gathered.gradient_parts = gathered.optimizer_parts = 0;
+    qdri_sizes_make(&model->network, &gathered, &sizes);
+    const double n_micro = qdri_micro_batches(&gathered, &sizes);
+    gathered.batch = (int64_t)sizes.sequences * gathered.z; /* of one micro-batch */
     QDR_TRY(make_bounds(model, &gathered, &bounds));
-    qdri_bound_work(&bounds, secs);
+    qdri_bound_work(&bounds, n_micro, secs);
     return QDR_OK;
 }
 
@@ -188,10 +192,11 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
     tell(s, (double)s->n_grids_done++ / (double)s->n_grids);
     candidate c = {.size = {size[QDR_X], size[QDR_Y], size[QDR_Z], size[QDR_D]}};
     qdri_parts pairs[QDRI_MOST_PAIRS];
-    int numbers[QDRI_N_ORDERS], n_micro_batches = 0;
+    int numbers[QDRI_N_ORDERS], n_orders[QDRI_MOST_PAIRS], n_micro_batches = 0;
     const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
     if (s->opts.batch < cells) return; /* some cells would have nothing to do */
     const int n_pairs = qdri_search_parts(&s->model->machine, &s->opts, size, pairs);
+    for (int i = 0; i < n_pairs; i++) n_orders[i] = distinct_orders(s, size, pairs[i], numbers);
     if (s->floors.x != size[QDR_X] || s->floors.y != size[QDR_Y])
         s->floors = (floors){.x = size[QDR_X], .y = size[QDR_Y]};
     const int one_layout = size[QDR_X] == 1 && size[QDR_Y] == 1; /* scattered over one rank is replicated */
@@ -203,8 +208,7 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
             c.layout = (unsigned char)layout;
             for (int i = 0; i < n_pairs && s->status == QDR_OK; i++) {
                 c.parts = pairs[i];
-                const int n_orders = distinct_orders(s, size, c.parts, numbers);
-                bound_case(s, &c, n_orders, s->floors.secs[n_micro_batches][layout]);
+                bound_case(s, &c, n_orders[i], s->floors.secs[n_micro_batches][layout]);
             }
         }
         n_micro_batches++;

@@ -118,8 +118,8 @@ void qdri_bounds_make(qdri_lists *lists, const qdri_pricing *pricing, double n_l
                       qdri_bounds *bounds);
 /* The bound for each kind of recomputation that is searched; of lists that repeat something only for theirs. */
 void qdri_bound_secs(qdri_bounds *bounds, const char *order, double secs[QDRI_N_RECOMPUTES]);
-/* The lower one by the work of the processor alone, without the optimizer's. */
-void qdri_bound_work(const qdri_bounds *bounds, double secs[QDRI_N_RECOMPUTES]);
+/* The lower one by the work of the processor alone, without the optimizer's, of a step n_micro times as long. */
+void qdri_bound_work(const qdri_bounds *bounds, double n_micro, double secs[QDRI_N_RECOMPUTES]);
 /* That of all plans that differ from this one only in order, recomputation, partitions, and how their cells are divided
  * into z and d: a cell has the same rows, and its products use whole weights. With z = 1 products may also add to
  * gradients, which takes no less. */
