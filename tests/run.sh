@@ -53,7 +53,7 @@ meson_counts() {
 stage() {
     name=$1
     shift
-    start=$(date +%s)
+    start=$(date +%s) killed=$(killed_for_memory)
     watch_log "$logs/$name.log"
     "$@" >>"$logs/$name.log" 2>&1 </dev/null
     code=$?
@@ -74,10 +74,14 @@ stage() {
         result=FAILED
     fi
     printf '%-10s %s, %d s%s\n' "$name" "$result" "$(($(date +%s) - start))" "$tests"
+    [ "$killed" = "$(killed_for_memory)" ] || echo "    the machine ran out of memory: its kernel killed processes"
     [ "$result" = FAILED ] && failures "$logs/$name.log" | sed 's/^/    /'
     sed -n 's/^SKIPPED /    skipped: /p' "$logs/$name.log"
     return 0
 }
+
+# Processes that the kernel has killed for want of memory since it began.
+killed_for_memory() { awk '$1 == "oom_kill" { print $2 }' /proc/vmstat 2>/dev/null; }
 
 # What is worth seeing of the log of a stage that failed: the output of its first failed tests, and the end.
 failures() {
