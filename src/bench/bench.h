@@ -54,45 +54,39 @@ typedef struct bench_options {
 
 /* ---- printing ---- */
 
-typedef enum bench_value_kind { VALUE_TEXT, VALUE_WHOLE, VALUE_REAL } bench_value_kind;
-
-/* A column of the table and of the CSV, and a member of each JSON row. A list of columns ends with one that has no
- * name. */
-typedef struct bench_column {
-    const char *name; /* in CSV and JSON */
-    const char *title, *unit; /* in the table; no title: a setting, equal in all rows, printed in the table's heading
-                               * and once in JSON */
-    bench_value_kind kind;
-    int width; /* in the table */
-    double scale; /* factor for real numbers in the table */
-    int n_digits; /* after the decimal point */
-} bench_column;
-#define BENCH_SETTING(name, kind)                                                                                      \
-    {                                                                                                                  \
-        name, NULL, NULL, kind, 0, 0, 0                                                                                \
-    }
-#define BENCH_LAST_COLUMN BENCH_SETTING(NULL, VALUE_TEXT)
-
 typedef struct bench_value {
     const char *text; /* NULL: it is a number; number NAN: no value */
     double number;
+    int is_whole, n_digits; /* digits in the table, after the decimal point */
+    double scale; /* factor in the table */
     int is_left_out; /* in all rows: the column is not printed */
 } bench_value;
 #define BENCH_TEXT(words) ((bench_value){.text = (words)})
-#define BENCH_NUMBER(value) ((bench_value){.number = (double)(value)})
+#define BENCH_WHOLE(value) ((bench_value){.number = (double)(value), .is_whole = 1, .scale = 1})
+#define BENCH_REAL(value, factor, digits) ((bench_value){.number = (value), .scale = (factor), .n_digits = (digits)})
 #define BENCH_IF(is_wanted, value) ((is_wanted) ? (value) : (bench_value){.is_left_out = 1})
 
-/* Median, minimum and 90th percentile of the times of one series: the columns, and their values. */
-#define BENCH_TIME_COLUMNS(prefix, unit, scale)                                                                        \
-    {prefix "median_secs", "median", unit, VALUE_REAL, 10, scale, 3},                                                  \
-        {prefix "min_secs", "min", unit, VALUE_REAL, 10, scale, 3},                                                    \
+/* A value of a row, with its column of the table and of the CSV, which is a member of each JSON row. */
+typedef struct bench_cell {
+    const char *name; /* in CSV and JSON */
+    const char *title, *unit; /* in the table; no title: a setting, equal in all rows, printed in the table's heading
+                               * and once in JSON */
+    int width; /* in the table */
+    bench_value value;
+} bench_cell;
+#define BENCH_SETTING(name, value)                                                                                     \
     {                                                                                                                  \
-        prefix "p90_secs", "p90", unit, VALUE_REAL, 10, scale, 3                                                       \
+        name, NULL, NULL, 0, value                                                                                     \
     }
-#define BENCH_TIME_VALUES(times) BENCH_NUMBER((times).median), BENCH_NUMBER((times).min), BENCH_NUMBER((times).p90)
+/* Median, minimum and 90th percentile of the times of one series. */
+#define BENCH_TIMES(prefix, unit, scale, times)                                                                        \
+    {prefix "median_secs", "median", unit, 10, BENCH_REAL((times).median, scale, 3)},                                  \
+        {prefix "min_secs", "min", unit, 10, BENCH_REAL((times).min, scale, 3)},                                       \
+    {                                                                                                                  \
+        prefix "p90_secs", "p90", unit, 10, BENCH_REAL((times).p90, scale, 3)                                          \
+    }
 
 typedef struct bench_table {
-    const bench_column *columns;
     char title[512]; /* comment lines of the table, each with "# " and a newline */
     bench_format format;
     const char *device; /* "cpu" or "cuda": in each JSON, each row of CSV, and the heading of tables of GPUs */
@@ -111,7 +105,6 @@ typedef struct bench_run {
 
 typedef struct bench_kind {
     const command *command;
-    const bench_column *columns;
     /* Checks and completes the options before anything starts; may be NULL. */
     int (*check)(void *options, failure *why);
     void (*write_title)(const void *options, int n_ranks, char *title, size_t capacity);
@@ -125,14 +118,9 @@ int bench_main(const bench_kind *kind, bench_options *options, int argc, char **
 qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid);
 /* Says that the levels do not suit one of all grids. Returns EXIT_OK. */
 int bench_leave_out(bench_run *run, grid_size size);
-/* Prints a row. values: an array with one value for each entry of the array of columns, which are the table's. */
-#define BENCH_ROW(run, columns, values)                                                                                \
-    do {                                                                                                               \
-        _Static_assert(sizeof(values) / sizeof *(values) + 1 == sizeof(columns) / sizeof *(columns),                   \
-                       "a value for each column");                                                                     \
-        bench_row(run, values);                                                                                        \
-    } while (0)
-void bench_row(bench_run *run, const bench_value *values);
+/* Prints a row: an array of cells, with the same columns in each row of a run. */
+#define BENCH_ROW(run, cells) bench_row(run, cells, (int)(sizeof(cells) / sizeof *(cells)))
+void bench_row(bench_run *run, const bench_cell *cells, int n_cells);
 
 /* ---- measuring ---- */
 

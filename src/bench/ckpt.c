@@ -36,25 +36,6 @@ static const option_spec specs[] = {
     BENCH_SPECS,
 };
 
-static const bench_column columns[] = {
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
-    {"levels", "levels", "", VALUE_TEXT, 9, 0, 0},
-    {"what", "what", "", VALUE_TEXT, 10, 0, 0},
-    BENCH_SETTING("hidden", VALUE_WHOLE),
-    BENCH_SETTING("heads", VALUE_WHOLE),
-    BENCH_SETTING("layers", VALUE_WHOLE),
-    BENCH_SETTING("dtype", VALUE_TEXT),
-    BENCH_SETTING("ranks", VALUE_WHOLE),
-    {"bytes", "bytes", "", VALUE_WHOLE, 12, 1, 0},
-    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    {"bytes_per_sec", "rate", "(GB/s)", VALUE_REAL, 8, 1e-9, 3},
-    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
-    {"limit_bytes_per_sec", "limit", "(GB/s)", VALUE_REAL, 8, 1e-9, 3},
-    {"share", "share", "", VALUE_REAL, 6, 1, 3},
-    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
-    BENCH_LAST_COLUMN,
-};
-
 static int check_options(void *user, failure *why)
 {
     const ckpt_options *options = user;
@@ -280,24 +261,25 @@ static void print_what(bench_run *run, const ckpt_options *options, const ckpt_b
     char split[32];
     snprintf(split, sizeof split, "%d,%d", qdr_grid_parts(bench->grid, QDR_LEVEL_GRADIENTS),
              qdr_grid_parts(bench->grid, QDR_LEVEL_OPTIMIZER));
-    const bench_value values[] = {
-        BENCH_TEXT(shape.text),
-        BENCH_IF(options->levels, BENCH_TEXT(split)),
-        BENCH_TEXT(row->name),
-        BENCH_NUMBER(options->hidden),
-        BENCH_NUMBER(options->n_heads),
-        BENCH_NUMBER(options->n_layers),
-        BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
-        BENCH_NUMBER(qdr_context_size(run->ctx)),
-        BENCH_NUMBER(bytes),
-        BENCH_TIME_VALUES(times),
-        BENCH_NUMBER(bytes / times.median),
-        BENCH_NUMBER(limit),
-        BENCH_NUMBER(bytes / limit),
-        BENCH_NUMBER(row->limit < 0 ? NAN : bench_ratio(samples, row->limit, row->series)),
-        BENCH_NUMBER(samples->n),
+    const bench_cell cells[] = {
+        {"grid", "grid", "", 12, BENCH_TEXT(shape.text)},
+        {"levels", "levels", "", 9, BENCH_IF(options->levels, BENCH_TEXT(split))},
+        {"what", "what", "", 10, BENCH_TEXT(row->name)},
+        BENCH_SETTING("hidden", BENCH_WHOLE(options->hidden)),
+        BENCH_SETTING("heads", BENCH_WHOLE(options->n_heads)),
+        BENCH_SETTING("layers", BENCH_WHOLE(options->n_layers)),
+        BENCH_SETTING("dtype", BENCH_TEXT(qdr_dtype_name(options->shared.dtype))),
+        BENCH_SETTING("ranks", BENCH_WHOLE(qdr_context_size(run->ctx))),
+        {"bytes", "bytes", "", 12, BENCH_WHOLE(bytes)},
+        BENCH_TIMES("", "(ms)", 1e3, times),
+        {"bytes_per_sec", "rate", "(GB/s)", 8, BENCH_REAL(bytes / times.median, 1e-9, 3)},
+        {"limit_median_secs", "limit", "(ms)", 10, BENCH_REAL(limit, 1e3, 3)},
+        {"limit_bytes_per_sec", "limit", "(GB/s)", 8, BENCH_REAL(bytes / limit, 1e-9, 3)},
+        {"share", "share", "", 6,
+         BENCH_REAL(row->limit < 0 ? NAN : bench_ratio(samples, row->limit, row->series), 1, 3)},
+        {"samples", "samples", "", 7, BENCH_WHOLE(samples->n)},
     };
-    BENCH_ROW(run, columns, values);
+    BENCH_ROW(run, cells);
 }
 
 /* What a rank failed in says more than that it did. */
@@ -363,7 +345,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_ckpt,
-    .columns = columns,
     .check = check_options,
     .write_title = write_title,
     .run_grid = run_grid,

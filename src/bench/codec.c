@@ -79,26 +79,6 @@ static int check_options(void *user, failure *why)
 
 /* ---- rows ---- */
 
-static const bench_column columns[] = {
-    BENCH_SETTING("data", VALUE_TEXT),
-    BENCH_SETTING("type", VALUE_TEXT),
-    {"codec", "codec", "", VALUE_TEXT, 26, 0, 0},
-    {"size_bytes", "size", "(B)", VALUE_WHOLE, 11, 1, 0},
-    {"wire_bytes", "message", "(B)", VALUE_WHOLE, 11, 1, 0},
-    {"ratio", "ratio", "", VALUE_REAL, 6, 1, 2},
-    {"memcpy_gbps", "memcpy", "(GB/s)", VALUE_REAL, 7, 1, 1},
-    {"encode_gbps", "encode", "(GB/s)", VALUE_REAL, 7, 1, 1},
-    {"encode_ratio", "of", "memcpy", VALUE_REAL, 7, 1, 2},
-    {"decode_add_gbps", "decode+", "(GB/s)", VALUE_REAL, 7, 1, 1},
-    {"decode_add_ratio", "of", "memcpy", VALUE_REAL, 7, 1, 2},
-    {"pays_below_gbps", "pays", "below", VALUE_REAL, 7, 1, 2},
-    {"relative_error", "error", "(L2)", VALUE_REAL, 10, 1, 7},
-    {"bound_share", "largest", "of bound", VALUE_REAL, 8, 1, 3},
-    {"bias", "bias", "(sigma)", VALUE_REAL, 8, 1, 2},
-    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
-    BENCH_LAST_COLUMN,
-};
-
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const codec_options *options = user;
@@ -299,25 +279,25 @@ static void print_case(bench_run *run, const codec_options *options, const codec
     const double bytes = (double)c->n * (double)qdr_dtype_bytes(c->dtype), batch = bytes * (double)c->n_times;
     const double encode = bench_times_of(samples, ENCODE).median, decode = bench_times_of(samples, DECODE_ADD).median;
     qdr_codec_text(&c->codec, text, sizeof text);
-    const bench_value values[] = {
-        BENCH_TEXT(options->data),
-        BENCH_TEXT(qdr_dtype_name(c->dtype)),
-        BENCH_TEXT(text),
-        BENCH_NUMBER(bytes),
-        BENCH_NUMBER(c->wire_bytes),
-        BENCH_NUMBER(bytes / (double)c->wire_bytes),
-        BENCH_NUMBER(1e-9 * batch / bench_times_of(samples, MEMCPY).median),
-        BENCH_NUMBER(1e-9 * batch / encode),
-        BENCH_NUMBER(bench_ratio(samples, MEMCPY, ENCODE)),
-        BENCH_NUMBER(1e-9 * batch / decode),
-        BENCH_NUMBER(bench_ratio(samples, MEMCPY, DECODE_ADD)),
-        BENCH_NUMBER(1e-9 * batch / (encode + decode)),
-        BENCH_NUMBER(found->relative),
-        BENCH_NUMBER(found->bound_share),
-        BENCH_NUMBER(found->bias),
-        BENCH_NUMBER(samples->n),
+    const bench_cell cells[] = {
+        BENCH_SETTING("data", BENCH_TEXT(options->data)),
+        BENCH_SETTING("type", BENCH_TEXT(qdr_dtype_name(c->dtype))),
+        {"codec", "codec", "", 26, BENCH_TEXT(text)},
+        {"size_bytes", "size", "(B)", 11, BENCH_WHOLE(bytes)},
+        {"wire_bytes", "message", "(B)", 11, BENCH_WHOLE(c->wire_bytes)},
+        {"ratio", "ratio", "", 6, BENCH_REAL(bytes / (double)c->wire_bytes, 1, 2)},
+        {"memcpy_gbps", "memcpy", "(GB/s)", 7, BENCH_REAL(1e-9 * batch / bench_times_of(samples, MEMCPY).median, 1, 1)},
+        {"encode_gbps", "encode", "(GB/s)", 7, BENCH_REAL(1e-9 * batch / encode, 1, 1)},
+        {"encode_ratio", "of", "memcpy", 7, BENCH_REAL(bench_ratio(samples, MEMCPY, ENCODE), 1, 2)},
+        {"decode_add_gbps", "decode+", "(GB/s)", 7, BENCH_REAL(1e-9 * batch / decode, 1, 1)},
+        {"decode_add_ratio", "of", "memcpy", 7, BENCH_REAL(bench_ratio(samples, MEMCPY, DECODE_ADD), 1, 2)},
+        {"pays_below_gbps", "pays", "below", 7, BENCH_REAL(1e-9 * batch / (encode + decode), 1, 2)},
+        {"relative_error", "error", "(L2)", 10, BENCH_REAL(found->relative, 1, 7)},
+        {"bound_share", "largest", "of bound", 8, BENCH_REAL(found->bound_share, 1, 3)},
+        {"bias", "bias", "(sigma)", 8, BENCH_REAL(found->bias, 1, 2)},
+        {"samples", "samples", "", 8, BENCH_WHOLE(samples->n)},
     };
-    BENCH_ROW(run, columns, values);
+    BENCH_ROW(run, cells);
     if (qdr_codec_bound(&c->codec, 1) >= 0 && !(found->bound_share <= 1)) run->n_wrong++;
 }
 
@@ -377,7 +357,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_codec,
-    .columns = columns,
     .check = check_options,
     .write_title = write_title,
     .run_grid = run_grid,

@@ -52,33 +52,6 @@ static int check_options(void *user, failure *why)
 
 /* ---- rows ---- */
 
-static const bench_column columns[] = {
-    BENCH_SETTING("ranks", VALUE_WHOLE),
-    BENCH_SETTING("memory", VALUE_TEXT),
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
-    {"axis", "axis", "", VALUE_TEXT, 4, 0, 0},
-    {"members", "members", "", VALUE_WHOLE, 7, 1, 0},
-    {"kind", "kind", "", VALUE_TEXT, 14, 0, 0},
-    {"size_bytes", "size", "(B)", VALUE_WHOLE, 11, 1, 0},
-    {"count", "count", "(elements)", VALUE_WHOLE, 10, 1, 0},
-    {"type", "type", "", VALUE_TEXT, 5, 0, 0},
-    {"redop", "redop", "", VALUE_TEXT, 5, 0, 0},
-    {"root", "root", "", VALUE_WHOLE, 4, 1, 0},
-    {"codec", "codec", "", VALUE_TEXT, 14, 0, 0},
-    {"ratio", "ratio", "", VALUE_REAL, 6, 1, 2},
-    BENCH_TIME_COLUMNS("", "(us)", 1e6),
-    {"algbw_gbps", "algbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
-    {"busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
-    {"codec_secs", "coding", "(us)", VALUE_REAL, 9, 1e6, 3},
-    {"wrong", "wrong", "", VALUE_WHOLE, 7, 1, 0},
-    {"in_place_median_secs", "in place", "(us)", VALUE_REAL, 10, 1e6, 3},
-    {"in_place_algbw_gbps", "algbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
-    {"in_place_busbw_gbps", "busbw", "(GB/s)", VALUE_REAL, 8, 1, 3},
-    {"in_place_wrong", "wrong", "", VALUE_WHOLE, 7, 1, 0},
-    {"samples", "samples", "", VALUE_WHOLE, 8, 1, 0},
-    BENCH_LAST_COLUMN,
-};
-
 static const char *memory_text(const coll_options *options) { return options->caller_memory ? "caller" : "library"; }
 
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
@@ -129,32 +102,33 @@ static void print_case(bench_run *run, const coll_options *options, const char *
     const double ratio = is_known ? (double)sent.bytes_plain / (double)sent.bytes_sent : NAN;
     char codec[64];
     qdr_codec_text(&options->codec, codec, sizeof codec);
-    const bench_value values[] = {
-        BENCH_NUMBER(qdr_context_size(run->ctx)),
-        BENCH_TEXT(memory_text(options)),
-        BENCH_TEXT(grid),
-        BENCH_TEXT(axes[the_case->axis]),
-        BENCH_NUMBER(the_case->size),
-        BENCH_TEXT(qdr_coll_kind_name(kind)),
-        BENCH_NUMBER((double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype)),
-        BENCH_NUMBER(the_case->n),
-        BENCH_TEXT(qdr_dtype_name(the_case->dtype)),
-        BENCH_TEXT(kind == QDR_ALL_REDUCE || kind == QDR_REDUCE_SCATTER ? "sum" : "none"),
-        BENCH_NUMBER(kind == QDR_BROADCAST ? 0 : -1),
-        BENCH_TEXT(the_case->codec && kind <= QDR_ALL_REDUCE ? codec : "raw"),
-        BENCH_NUMBER(ratio),
-        BENCH_TIME_VALUES(usual.times),
-        BENCH_NUMBER(usual.algbw),
-        BENCH_NUMBER(usual.busbw),
-        BENCH_NUMBER(sent.codec_secs > 0 ? sent.codec_secs / (double)sent.n_calls : NAN),
-        BENCH_NUMBER(usual.n_wrong),
-        BENCH_NUMBER(in_place.times.median),
-        BENCH_NUMBER(in_place.algbw),
-        BENCH_NUMBER(in_place.busbw),
-        BENCH_NUMBER(in_place.n_wrong),
-        BENCH_NUMBER(samples->n),
+    const bench_cell cells[] = {
+        BENCH_SETTING("ranks", BENCH_WHOLE(qdr_context_size(run->ctx))),
+        BENCH_SETTING("memory", BENCH_TEXT(memory_text(options))),
+        {"grid", "grid", "", 12, BENCH_TEXT(grid)},
+        {"axis", "axis", "", 4, BENCH_TEXT(axes[the_case->axis])},
+        {"members", "members", "", 7, BENCH_WHOLE(the_case->size)},
+        {"kind", "kind", "", 14, BENCH_TEXT(qdr_coll_kind_name(kind))},
+        {"size_bytes", "size", "(B)", 11, BENCH_WHOLE((double)the_case->n * (double)qdr_dtype_bytes(the_case->dtype))},
+        {"count", "count", "(elements)", 10, BENCH_WHOLE(the_case->n)},
+        {"type", "type", "", 5, BENCH_TEXT(qdr_dtype_name(the_case->dtype))},
+        {"redop", "redop", "", 5, BENCH_TEXT(kind == QDR_ALL_REDUCE || kind == QDR_REDUCE_SCATTER ? "sum" : "none")},
+        {"root", "root", "", 4, BENCH_WHOLE(kind == QDR_BROADCAST ? 0 : -1)},
+        {"codec", "codec", "", 14, BENCH_TEXT(the_case->codec && kind <= QDR_ALL_REDUCE ? codec : "raw")},
+        {"ratio", "ratio", "", 6, BENCH_REAL(ratio, 1, 2)},
+        BENCH_TIMES("", "(us)", 1e6, usual.times),
+        {"algbw_gbps", "algbw", "(GB/s)", 8, BENCH_REAL(usual.algbw, 1, 3)},
+        {"busbw_gbps", "busbw", "(GB/s)", 8, BENCH_REAL(usual.busbw, 1, 3)},
+        {"codec_secs", "coding", "(us)", 9,
+         BENCH_REAL(sent.codec_secs > 0 ? sent.codec_secs / (double)sent.n_calls : NAN, 1e6, 3)},
+        {"wrong", "wrong", "", 7, BENCH_WHOLE(usual.n_wrong)},
+        {"in_place_median_secs", "in place", "(us)", 10, BENCH_REAL(in_place.times.median, 1e6, 3)},
+        {"in_place_algbw_gbps", "algbw", "(GB/s)", 8, BENCH_REAL(in_place.algbw, 1, 3)},
+        {"in_place_busbw_gbps", "busbw", "(GB/s)", 8, BENCH_REAL(in_place.busbw, 1, 3)},
+        {"in_place_wrong", "wrong", "", 7, BENCH_WHOLE(in_place.n_wrong)},
+        {"samples", "samples", "", 8, BENCH_WHOLE(samples->n)},
     };
-    BENCH_ROW(run, columns, values);
+    BENCH_ROW(run, cells);
 }
 
 /* ---- one grid ---- */
@@ -241,7 +215,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_coll,
-    .columns = columns,
     .check = check_options,
     .write_title = write_title,
     .run_grid = run_grid,

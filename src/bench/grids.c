@@ -14,24 +14,18 @@ enum { MAX_GRIDS = 4096 };
 
 /* ---- printing ---- */
 
-/* Text is left-aligned, numbers are right-aligned. */
-static void print_words(const bench_column *column, int is_first, const char *words)
-{
-    const int width = column->kind == VALUE_TEXT ? -column->width : column->width;
-    printf("%s%*s", is_first ? "" : " ", width, words);
-}
-
 /* The settings (are_settings), or the values that differ from row to row. */
-static json_t *json_row(const bench_column *columns, const bench_value *values, int are_settings)
+static json_t *json_row(const bench_cell *cells, const bench_cell *end, int are_settings)
 {
     json_t *object = json_object();
-    for (; columns->name; columns++, values++) {
-        if (values->is_left_out || are_settings != !columns->title) continue;
-        json_t *value = values->text                   ? json_string(values->text)
-                        : isnan(values->number)        ? json_null()
-                        : columns->kind == VALUE_WHOLE ? json_integer((json_int_t)values->number)
-                                                       : json_real(values->number);
-        json_object_set_new(object, columns->name, value);
+    for (const bench_cell *cell = cells; cell < end; cell++) {
+        const bench_value *value = &cell->value;
+        if (value->is_left_out || are_settings != !cell->title) continue;
+        json_object_set_new(object, cell->name,
+                            value->text            ? json_string(value->text)
+                            : isnan(value->number) ? json_null()
+                            : value->is_whole      ? json_integer((json_int_t)value->number)
+                                                   : json_real(value->number));
     }
     return object;
 }
@@ -42,69 +36,70 @@ static void dump(json_t *object, size_t flags)
     json_decref(object);
 }
 
-/* Of the table: line 0 and 1 of the heading, or the values (2). */
-static void print_line(const bench_column *columns, const bench_value *values, int line)
+/* Of the table: line 0 and 1 of the heading, or the values (2). Text is left-aligned, numbers are right-aligned. */
+static void print_line(const bench_cell *cells, const bench_cell *end, int line)
 {
-    int n = 0;
-    for (; columns->name; columns++, values++) {
-        char number[64];
-        const int is_whole = columns->kind == VALUE_WHOLE;
-        if (values->is_left_out || !columns->title) continue;
-        snprintf(number, sizeof number, "%.*f", is_whole ? 0 : columns->n_digits,
-                 (is_whole ? 1 : columns->scale) * values->number);
-        const char *value = values->text ? values->text : isnan(values->number) ? "-" : number;
-        print_words(columns, n++ == 0, line == 0 ? columns->title : line == 1 ? columns->unit : value);
+    const char *blank = "";
+    for (const bench_cell *cell = cells; cell < end; cell++) {
+        const bench_value *value = &cell->value;
+        char number[64] = "-";
+        if (value->is_left_out || !cell->title) continue;
+        if (!isnan(value->number))
+            snprintf(number, sizeof number, "%.*f", value->n_digits, value->scale * value->number);
+        const char *words = line == 0 ? cell->title : line == 1 ? cell->unit : value->text ? value->text : number;
+        printf("%s%*s", blank, value->text ? -cell->width : cell->width, words);
+        blank = " ";
     }
     putchar('\n');
 }
 
-static void print_csv(const bench_column *columns, const bench_value *values, int is_heading)
+static void print_csv(const bench_cell *cells, const bench_cell *end, int is_heading)
 {
-    for (; columns->name; columns++, values++) {
-        if (values->is_left_out) continue;
-        if (is_heading || values->text)
-            fputs(is_heading ? columns->name : values->text, stdout);
-        else if (!isnan(values->number))
-            printf("%.*g", columns->kind == VALUE_WHOLE ? 17 : 9, values->number);
+    for (const bench_cell *cell = cells; cell < end; cell++) {
+        const bench_value *value = &cell->value;
+        if (value->is_left_out) continue;
+        if (is_heading || value->text)
+            fputs(is_heading ? cell->name : value->text, stdout);
+        else if (!isnan(value->number))
+            printf("%.*g", value->is_whole ? 17 : 9, value->number);
         putchar(',');
     }
 }
 
-/* Prints a row, after the heading if it is the first. values: one for each column. */
-static void print_row(bench_table *table, const bench_value *values)
+/* Prints a row, after the heading if it is the first. */
+static void print_row(bench_table *table, const bench_cell *cells, const bench_cell *end)
 {
     const int is_first = table->n_rows++ == 0;
-    const bench_column *columns = table->columns;
     switch (table->format) {
     case FORMAT_TABLE:
         if (is_first) {
             fputs(table->title, stdout);
             if (strcmp(table->device, "cpu") != 0) printf("# device: %s\n", table->device);
         }
-        for (int line = is_first ? 0 : 2; line < 3; line++) print_line(columns, values, line);
+        for (int line = is_first ? 0 : 2; line < 3; line++) print_line(cells, end, line);
         break;
     case FORMAT_CSV:
-        if (is_first) print_csv(columns, values, 1), puts("device");
-        print_csv(columns, values, 0);
+        if (is_first) print_csv(cells, end, 1), puts("device");
+        print_csv(cells, end, 0);
         puts(table->device);
         break;
     case FORMAT_JSON:
         if (is_first) {
-            json_t *settings = json_row(columns, values, 1);
+            json_t *settings = json_row(cells, end, 1);
             json_object_set_new(settings, "device", json_string(table->device));
             putchar('{');
             dump(settings, JSON_EMBED);
         }
         puts(is_first ? ", \"rows\": [" : ",");
-        dump(json_row(columns, values, 0), 0);
+        dump(json_row(cells, end, 0), 0);
         break;
     }
     fflush(stdout);
 }
 
-void bench_row(bench_run *run, const bench_value *values)
+void bench_row(bench_run *run, const bench_cell *cells, int n_cells)
 {
-    if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, values);
+    if (qdr_context_rank(run->ctx) == 0) print_row(&run->table, cells, cells + n_cells);
 }
 
 /* ---- the loop over grids ---- */
@@ -136,7 +131,7 @@ static int run_rank(qdr_context *ctx, void *user)
     const bench_start *start = user;
     const bench_options *options = start->options;
     const int n_ranks = qdr_context_size(ctx);
-    bench_run run = {.ctx = ctx, .table = {.columns = start->kind->columns, .format = options->format}};
+    bench_run run = {.ctx = ctx, .table = {.format = options->format}};
     run.table.device = is_on_gpu(ctx) ? "cuda" : "cpu";
     failure why = {0};
     start->kind->write_title(options, n_ranks, run.table.title, sizeof run.table.title);

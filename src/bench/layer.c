@@ -41,34 +41,6 @@ static const option_spec specs[] = {
     BENCH_PRODUCT_SPECS,
 };
 
-static const bench_column columns[] = {
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
-    {"levels", "levels", "", VALUE_TEXT, 9, 0, 0},
-    {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
-    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
-    BENCH_SETTING("model", VALUE_TEXT),
-    BENCH_SETTING("hidden", VALUE_WHOLE),
-    BENCH_SETTING("heads", VALUE_WHOLE),
-    BENCH_SETTING("context", VALUE_WHOLE),
-    BENCH_SETTING("sequences", VALUE_WHOLE),
-    BENCH_SETTING("layers", VALUE_WHOLE),
-    BENCH_SETTING("batch_parts", VALUE_WHOLE),
-    BENCH_SETTING("dtype", VALUE_TEXT),
-    BENCH_SETTING("layout", VALUE_TEXT),
-    BENCH_SETTING("ranks", VALUE_WHOLE),
-    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    BENCH_TIME_COLUMNS("serial_", "serial", 1e3),
-    {"gain", "gain", "", VALUE_REAL, 6, 1, 3},
-    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
-    {"share", "share", "", VALUE_REAL, 6, 1, 3},
-    {"tokens_per_sec", "tokens/s", "", VALUE_REAL, 10, 1, 0},
-    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
-    {"predicted_secs", "model", "(ms)", VALUE_REAL, 9, 1e3, 3},
-    {"serial_predicted_secs", "model", "serial", VALUE_REAL, 9, 1e3, 3},
-    {"error", "error", "", VALUE_REAL, 7, 1, 3},
-    BENCH_LAST_COLUMN,
-};
-
 /* Of a model, or of layers like those of GPT-2. */
 static int choose_network(layer_options *options, failure *why)
 {
@@ -265,33 +237,33 @@ static void print_pass(bench_run *run, const layer_options *options, const qdr_g
     snprintf(split, sizeof split, "%d,%d", qdr_grid_parts(grid, QDR_LEVEL_GRADIENTS),
              qdr_grid_parts(grid, QDR_LEVEL_OPTIMIZER));
     qdr_codecs_text(&options->codec.codecs, codecs, sizeof codecs);
-    const bench_value values[] = {
-        BENCH_TEXT(shape.text),
-        BENCH_IF(options->levels, BENCH_TEXT(split)),
-        BENCH_IF(options->codec.is_given, BENCH_TEXT(codecs)),
-        BENCH_TEXT(pass == PASS_TOGETHER ? "together" : product_pass_text((product_pass)pass)),
-        BENCH_TEXT(options->network.name),
-        BENCH_NUMBER(options->network.hidden),
-        BENCH_NUMBER(options->network.heads),
-        BENCH_NUMBER(options->context),
-        BENCH_NUMBER(options->n_sequences),
-        BENCH_NUMBER(options->n_layers),
-        BENCH_NUMBER(options->n_batch_parts),
-        BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
-        BENCH_TEXT(layout_word(options->shared.layout)),
-        BENCH_NUMBER(qdr_context_size(run->ctx)),
-        BENCH_TIME_VALUES(overlapped),
-        BENCH_TIME_VALUES(serial),
-        BENCH_NUMBER(bench_ratio(samples, first + SERIAL, first + OVERLAPPED)),
-        BENCH_NUMBER(bench_times_of(samples, first + LIMIT).median),
-        BENCH_NUMBER(bench_ratio(samples, first + LIMIT, first + OVERLAPPED)),
-        BENCH_NUMBER(n_tokens / overlapped.median),
-        BENCH_NUMBER(samples->n),
-        BENCH_IF(options->machine_name, BENCH_NUMBER(said[0])),
-        BENCH_IF(options->machine_name, BENCH_NUMBER(said[1])),
-        BENCH_IF(options->machine_name, BENCH_NUMBER(said[0] / overlapped.median - 1)),
+    const bench_cell cells[] = {
+        {"grid", "grid", "", 12, BENCH_TEXT(shape.text)},
+        {"levels", "levels", "", 9, BENCH_IF(options->levels, BENCH_TEXT(split))},
+        {"codec", "codec", "", 12, BENCH_IF(options->codec.is_given, BENCH_TEXT(codecs))},
+        {"pass", "pass", "", 9, BENCH_TEXT(pass == PASS_TOGETHER ? "together" : product_pass_text((product_pass)pass))},
+        BENCH_SETTING("model", BENCH_TEXT(options->network.name)),
+        BENCH_SETTING("hidden", BENCH_WHOLE(options->network.hidden)),
+        BENCH_SETTING("heads", BENCH_WHOLE(options->network.heads)),
+        BENCH_SETTING("context", BENCH_WHOLE(options->context)),
+        BENCH_SETTING("sequences", BENCH_WHOLE(options->n_sequences)),
+        BENCH_SETTING("layers", BENCH_WHOLE(options->n_layers)),
+        BENCH_SETTING("batch_parts", BENCH_WHOLE(options->n_batch_parts)),
+        BENCH_SETTING("dtype", BENCH_TEXT(qdr_dtype_name(options->shared.dtype))),
+        BENCH_SETTING("layout", BENCH_TEXT(layout_word(options->shared.layout))),
+        BENCH_SETTING("ranks", BENCH_WHOLE(qdr_context_size(run->ctx))),
+        BENCH_TIMES("", "(ms)", 1e3, overlapped),
+        BENCH_TIMES("serial_", "serial", 1e3, serial),
+        {"gain", "gain", "", 6, BENCH_REAL(bench_ratio(samples, first + SERIAL, first + OVERLAPPED), 1, 3)},
+        {"limit_median_secs", "limit", "(ms)", 10, BENCH_REAL(bench_times_of(samples, first + LIMIT).median, 1e3, 3)},
+        {"share", "share", "", 6, BENCH_REAL(bench_ratio(samples, first + LIMIT, first + OVERLAPPED), 1, 3)},
+        {"tokens_per_sec", "tokens/s", "", 10, BENCH_REAL(n_tokens / overlapped.median, 1, 0)},
+        {"samples", "samples", "", 7, BENCH_WHOLE(samples->n)},
+        {"predicted_secs", "model", "(ms)", 9, BENCH_IF(options->machine_name, BENCH_REAL(said[0], 1e3, 3))},
+        {"serial_predicted_secs", "model", "serial", 9, BENCH_IF(options->machine_name, BENCH_REAL(said[1], 1e3, 3))},
+        {"error", "error", "", 7, BENCH_IF(options->machine_name, BENCH_REAL(said[0] / overlapped.median - 1, 1, 3))},
     };
-    BENCH_ROW(run, columns, values);
+    BENCH_ROW(run, cells);
 }
 
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
@@ -320,7 +292,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_layer,
-    .columns = columns,
     .check = check_options,
     .write_title = write_title,
     .run_grid = run_grid,

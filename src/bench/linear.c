@@ -27,40 +27,6 @@ static const option_spec specs[] = {
     BENCH_PRODUCT_SPECS,
 };
 
-#define TRAFFIC_COLUMNS(axis)                                                                                          \
-    {axis "_bytes", axis " sends", "(MB)", VALUE_REAL, 9, 1e-6, 3},                                                    \
-    {                                                                                                                  \
-        axis "_secs", axis " takes", "(ms)", VALUE_REAL, 8, 1e3, 3                                                     \
-    }
-
-static const bench_column columns[] = {
-    {"grid", "grid", "", VALUE_TEXT, 12, 0, 0},
-    {"codec", "codec", "", VALUE_TEXT, 12, 0, 0},
-    {"pass", "pass", "", VALUE_TEXT, 9, 0, 0},
-    BENCH_SETTING("m", VALUE_WHOLE),
-    BENCH_SETTING("n", VALUE_WHOLE),
-    BENCH_SETTING("k", VALUE_WHOLE),
-    BENCH_SETTING("dtype", VALUE_TEXT),
-    BENCH_SETTING("layout", VALUE_TEXT),
-    BENCH_SETTING("transposed", VALUE_WHOLE),
-    BENCH_SETTING("bias", VALUE_WHOLE),
-    BENCH_SETTING("ranks", VALUE_WHOLE),
-    {"local_m", "local m", "", VALUE_WHOLE, 7, 1, 0},
-    {"local_n", "local n", "", VALUE_WHOLE, 7, 1, 0},
-    {"local_k", "local k", "", VALUE_WHOLE, 7, 1, 0},
-    BENCH_TIME_COLUMNS("", "(ms)", 1e3),
-    {"gflops", "rate", "(GFLOP/s)", VALUE_REAL, 9, 1, 1},
-    {"limit_median_secs", "limit", "(ms)", VALUE_REAL, 10, 1e3, 3},
-    {"share", "share", "", VALUE_REAL, 6, 1, 3},
-    {"exposed_secs", "exposed", "(ms)", VALUE_REAL, 8, 1e3, 3},
-    TRAFFIC_COLUMNS("x"),
-    TRAFFIC_COLUMNS("y"),
-    TRAFFIC_COLUMNS("z"),
-    TRAFFIC_COLUMNS("d"),
-    {"samples", "samples", "", VALUE_WHOLE, 7, 1, 0},
-    BENCH_LAST_COLUMN,
-};
-
 static void write_title(const void *user, int n_ranks, char *title, size_t capacity)
 {
     const linear_options *options = user;
@@ -135,35 +101,39 @@ static void print_pass(bench_run *run, const linear_options *options, const char
     const double flops = (pass == PASS_BACKWARD ? 4.0 : 2.0) * (double)desc->m * (double)desc->n * (double)desc->k;
     /* On GPUs nobody takes the times of single collectives. */
     const double n_timed = is_on_gpu(run->ctx) ? NAN : n;
-#define AXIS(axis) BENCH_NUMBER(traffic[axis].bytes / n), BENCH_NUMBER(traffic[axis].secs / n_timed)
-    const bench_value values[] = {
-        BENCH_TEXT(grid),
-        BENCH_IF(options->codec.is_given, BENCH_TEXT(codecs)),
-        BENCH_TEXT(product_pass_text(pass)),
-        BENCH_NUMBER(desc->m),
-        BENCH_NUMBER(desc->n),
-        BENCH_NUMBER(desc->k),
-        BENCH_TEXT(qdr_dtype_name(options->shared.dtype)),
-        BENCH_TEXT(layout_word(options->shared.layout)),
-        BENCH_NUMBER(desc->transposed),
-        BENCH_NUMBER(desc->bias),
-        BENCH_NUMBER(qdr_context_size(run->ctx)),
-        BENCH_NUMBER(local->m),
-        BENCH_NUMBER(local->n),
-        BENCH_NUMBER(local->k),
-        BENCH_TIME_VALUES(times),
-        BENCH_NUMBER(1e-9 * flops / times.median),
-        BENCH_NUMBER(bench_times_of(samples, limit).median),
-        BENCH_NUMBER(bench_ratio(samples, limit, on_grid)),
-        BENCH_NUMBER(bench_difference(samples, on_grid, limit)),
-        AXIS(QDR_X),
-        AXIS(QDR_Y),
-        AXIS(QDR_Z),
-        AXIS(QDR_D),
-        BENCH_NUMBER(samples->n),
+#define AXIS(name, axis)                                                                                               \
+    {name "_bytes", name " sends", "(MB)", 9, BENCH_REAL(traffic[axis].bytes / n, 1e-6, 3)},                           \
+    {                                                                                                                  \
+        name "_secs", name " takes", "(ms)", 8, BENCH_REAL(traffic[axis].secs / n_timed, 1e3, 3)                       \
+    }
+    const bench_cell cells[] = {
+        {"grid", "grid", "", 12, BENCH_TEXT(grid)},
+        {"codec", "codec", "", 12, BENCH_IF(options->codec.is_given, BENCH_TEXT(codecs))},
+        {"pass", "pass", "", 9, BENCH_TEXT(product_pass_text(pass))},
+        BENCH_SETTING("m", BENCH_WHOLE(desc->m)),
+        BENCH_SETTING("n", BENCH_WHOLE(desc->n)),
+        BENCH_SETTING("k", BENCH_WHOLE(desc->k)),
+        BENCH_SETTING("dtype", BENCH_TEXT(qdr_dtype_name(options->shared.dtype))),
+        BENCH_SETTING("layout", BENCH_TEXT(layout_word(options->shared.layout))),
+        BENCH_SETTING("transposed", BENCH_WHOLE(desc->transposed)),
+        BENCH_SETTING("bias", BENCH_WHOLE(desc->bias)),
+        BENCH_SETTING("ranks", BENCH_WHOLE(qdr_context_size(run->ctx))),
+        {"local_m", "local m", "", 7, BENCH_WHOLE(local->m)},
+        {"local_n", "local n", "", 7, BENCH_WHOLE(local->n)},
+        {"local_k", "local k", "", 7, BENCH_WHOLE(local->k)},
+        BENCH_TIMES("", "(ms)", 1e3, times),
+        {"gflops", "rate", "(GFLOP/s)", 9, BENCH_REAL(1e-9 * flops / times.median, 1, 1)},
+        {"limit_median_secs", "limit", "(ms)", 10, BENCH_REAL(bench_times_of(samples, limit).median, 1e3, 3)},
+        {"share", "share", "", 6, BENCH_REAL(bench_ratio(samples, limit, on_grid), 1, 3)},
+        {"exposed_secs", "exposed", "(ms)", 8, BENCH_REAL(bench_difference(samples, on_grid, limit), 1e3, 3)},
+        AXIS("x", QDR_X),
+        AXIS("y", QDR_Y),
+        AXIS("z", QDR_Z),
+        AXIS("d", QDR_D),
+        {"samples", "samples", "", 7, BENCH_WHOLE(samples->n)},
     };
 #undef AXIS
-    BENCH_ROW(run, columns, values);
+    BENCH_ROW(run, cells);
 }
 
 static int run_grid(bench_run *run, const void *user, grid_size size, failure *why)
@@ -199,7 +169,6 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
 
 static const bench_kind kind = {
     .command = &command_bench_linear,
-    .columns = columns,
     .write_title = write_title,
     .run_grid = run_grid,
 };
