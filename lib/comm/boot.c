@@ -16,7 +16,7 @@ enum { NODE_BYTES = 64 };
 typedef struct boot_comm {
     qdri_comm base;
     qdr_boot callbacks; /* none in a part that has not all ranks */
-    int *nodes; /* the world's */
+    int *nodes; /* the world's, which owns them */
 } boot_comm;
 
 static boot_comm *own(qdri_comm *comm) { return (boot_comm *)comm; }
@@ -102,11 +102,9 @@ static qdr_status part_split(qdri_comm *base, int colour, int key, qdri_comm **p
     return fail_part(base, "split");
 }
 
-static void part_destroy(qdri_comm *base) { free(own(base)); }
-
 static void boot_destroy(qdri_comm *base)
 {
-    free(own(base)->nodes);
+    if (base->root == base) free(own(base)->nodes);
     free(own(base));
 }
 
@@ -116,7 +114,7 @@ static const qdri_comm_table part_table = {
     .split = part_split,
     .agree = part_exchange,
     .broadcast = part_broadcast,
-    .destroy = part_destroy,
+    .destroy = boot_destroy,
 };
 
 typedef struct seat {
@@ -125,14 +123,15 @@ typedef struct seat {
 
 static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **part);
 
-/* All ranks in the world's order: their messages are the world's. */
-static const qdri_comm_table whole_table = {
+/* Of the world, and of a part that has all ranks in its order: its messages are the world's. */
+static const qdri_comm_table boot_table = {
     .name = "boot",
+    .is_only_world = 1,
     .launch = boot_launch,
     .split = boot_split,
     .agree = boot_exchange,
     .broadcast = boot_broadcast,
-    .destroy = part_destroy,
+    .destroy = boot_destroy,
 };
 
 /* Whether a split gives one part, with all ranks in their order. */
@@ -164,10 +163,10 @@ static qdr_status boot_split(qdri_comm *base, int colour, int key, qdri_comm **p
         node_size += nodes[j] == nodes[me];
         rank += seats[j].key < key || (seats[j].key == key && j < me);
     }
-    qdri_comm_init(&made->base, is_whole(seats, base->size) ? &whole_table : &part_table, base->dev, rank, size, base);
+    qdri_comm_init(&made->base, is_whole(seats, base->size) ? &boot_table : &part_table, base->dev, rank, size, base);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed, so it was allocated */
     made->base.node_size = node_size;
-    if (made->base.table == &whole_table) {
+    if (made->base.table == &boot_table) {
         made->callbacks = own(base)->callbacks;
         made->nodes = own(base)->nodes;
     }
@@ -178,16 +177,6 @@ out:
     free(seats);
     return status;
 }
-
-static const qdri_comm_table boot_table = {
-    .name = "boot",
-    .is_only_world = 1,
-    .launch = boot_launch,
-    .split = boot_split,
-    .agree = boot_exchange,
-    .broadcast = boot_broadcast,
-    .destroy = boot_destroy,
-};
 
 /* The boot ID of the machine, which is the same in all its containers; else the host name. */
 static void read_node(char name[NODE_BYTES])
