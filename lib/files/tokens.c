@@ -29,6 +29,7 @@ struct qdr_tokens {
     int64_t limit; /* each token is less */
     source *sources;
     int n_sources;
+    qdr_tokens_info info;
 };
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -98,6 +99,17 @@ static qdr_status add_source(qdr_tokens *t, const qdr_token_source *from)
                                             : ", ten times a context plus one token: the last tenth is for validation");
 }
 
+static void add_up(qdr_tokens *t)
+{
+    t->info.is_text = 1;
+    for (const source *s = t->sources; s < t->sources + t->n_sources; s++) {
+        t->info.n_tokens += s->n, t->info.n_train += s->n_train, t->info.n_files += s->n_files;
+        t->info.n_windows += s->n_windows;
+        t->info.n_validation += s->n_validation, t->info.n_evaluation += s->n_evaluation;
+        for (int i = 0; i < s->n_files; i++) t->info.is_text &= s->files[i].is_text;
+    }
+}
+
 /* Each source takes its share of what those before it leave. */
 static qdr_status take_weights(qdr_tokens *t)
 {
@@ -137,6 +149,7 @@ static qdr_status fill(qdr_tokens *t, const qdr_token_source *sources, int n_sou
         QDR_TRY(QDRI_TAKE(qdr_token_source, qdri_sized_item(sources, s), &own));
         QDR_TRY(add_source(t, &own));
     }
+    add_up(t);
     return take_weights(t);
 }
 
@@ -173,15 +186,9 @@ void qdr_tokens_close(qdr_tokens **tokens)
 
 qdr_status qdr_tokens_get_info(const qdr_tokens *t, qdr_tokens_info *info)
 {
-    qdr_tokens_info own = {.is_text = 1};
     QDR_TRY(QDRI_CLEAR(qdr_tokens_info, info));
     if (!t) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: they are NULL");
-    for (const source *s = t->sources; s < t->sources + t->n_sources; s++) {
-        own.n_tokens += s->n, own.n_train += s->n_train, own.n_files += s->n_files;
-        own.n_windows += s->n_windows, own.n_validation += s->n_validation, own.n_evaluation += s->n_evaluation;
-        for (int i = 0; i < s->n_files; i++) own.is_text &= s->files[i].is_text;
-    }
-    QDRI_GIVE(qdr_tokens_info, info, &own);
+    QDRI_GIVE(qdr_tokens_info, info, &t->info);
     return QDR_OK;
 }
 
@@ -235,15 +242,6 @@ static qdr_status put_window(const qdr_tokens *t, const source *s, int64_t first
     return QDR_OK;
 }
 
-/* Consecutive windows, shuffled; each pass has another order, and another first token. */
-static int64_t train_place(const qdr_tokens *t, const source *s, int64_t number)
-{
-    const int64_t context = t->opts.context, n = s->n_windows;
-    const uint64_t key = qdri_mix(qdri_mix((uint64_t)t->opts.seed) + (uint64_t)(number / n)); /* of this pass */
-    const int64_t first = (int64_t)(key % (uint64_t)(s->n_train - n * context));
-    return first + context * (int64_t)qdri_shuffled((uint64_t)(number % n), (uint64_t)n, key);
-}
-
 /* How many of the first k sequences a share takes. */
 static int64_t taken(int64_t k, uint64_t share)
 {
@@ -251,28 +249,36 @@ static int64_t taken(int64_t k, uint64_t share)
     return (int64_t)((n >> 32) * share + ((n & UINT32_MAX) * share >> 32));
 }
 
-/* The source of sequence k, and which of its own that is. */
-static const source *choose(const qdr_tokens *t, int64_t *k)
+/* A sequence's source, where it begins, and the end of the tokens that it may have. */
+typedef const source *find_fn(const qdr_tokens *t, int64_t number, int64_t n_all, int64_t *first, int64_t *end);
+
+/* Consecutive windows of each source, shuffled; each pass has another order, and another first token. */
+static const source *find_train(const qdr_tokens *t, int64_t number, int64_t n_all, int64_t *first, int64_t *end)
 {
     const source *s = t->sources;
+    (void)n_all;
     for (; s < t->sources + t->n_sources - 1; s++) {
-        const int64_t n = taken(*k, s->share);
-        const int takes = taken(*k + 1, s->share) > n;
-        *k = takes ? n : *k - n;
+        const int64_t n = taken(number, s->share);
+        const int takes = taken(number + 1, s->share) > n;
+        number = takes ? n : number - n;
         if (takes) break;
     }
+    const int64_t context = t->opts.context, n = s->n_windows;
+    const uint64_t key = qdri_mix(qdri_mix((uint64_t)t->opts.seed) + (uint64_t)(number / n)); /* of this pass */
+    *first = (int64_t)(key % (uint64_t)(s->n_train - n * context)) +
+             context * (int64_t)qdri_shuffled((uint64_t)(number % n), (uint64_t)n, key);
+    *end = s->n_train;
     return s;
 }
 
-/* The source of validation window `index`, and where it begins; without one an empty window. */
+/* Without a source an empty window. */
 static const source *find_validation(const qdr_tokens *t, int64_t index, int64_t n_all, int64_t *first, int64_t *end)
 {
     int64_t sum = 0, before = 0;
-    qdr_tokens_info all = {QDR_INIT(qdr_tokens_info)};
-    if (qdr_tokens_get_info(t, &all) != QDR_OK || index >= (n_all ? n_all : all.n_evaluation)) return NULL;
+    if (index >= (n_all ? n_all : t->info.n_evaluation)) return NULL;
     for (const source *s = t->sources; s < t->sources + t->n_sources; s++) {
         sum += s->n_validation;
-        const double share = (double)n_all * (double)sum / (double)(all.n_validation ? all.n_validation : 1);
+        const double share = (double)n_all * (double)sum / (double)(t->info.n_validation ? t->info.n_validation : 1);
         const int64_t n = n_all ? (int64_t)floor(share + 0.5) - before : s->n_evaluation;
         const int64_t i = index - before, places = s->n - s->n_train - t->opts.context;
         before += n;
@@ -283,15 +289,14 @@ static const source *find_validation(const qdr_tokens *t, int64_t index, int64_t
     return NULL;
 }
 
-enum { TRAINING = -1 }; /* in the place of n_all */
-
-static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, const qdr_token_rows *rows)
+static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, find_fn *find,
+                              const qdr_token_rows *rows)
 {
     qdr_token_rows own;
     int32_t *scratch = NULL;
     QDR_TRY(QDRI_TAKE(qdr_token_rows, rows, &own));
-    if (!t || !own.tokens || !own.targets || first < 0 || n < 0 || n_all < TRAINING ||
-        (n_all == TRAINING && t->opts.only_validation))
+    if (!t || !own.tokens || !own.targets || first < 0 || n < 0 || n_all < 0 ||
+        (find == find_train && t->opts.only_validation))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "tokens: %" PRId64 " windows from %" PRId64 " on, NULL, or training where all is for "
                         "validation",
@@ -299,9 +304,8 @@ static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int
     QDR_TRY(QDRI_NEW(2 * (t->opts.context + 1), "a window of tokens", &scratch));
     qdr_status status = QDR_OK;
     for (int64_t i = 0; i < n && status == QDR_OK; i++) {
-        int64_t k = first + i, begin = 0, end = 0;
-        const source *s = n_all == TRAINING ? choose(t, &k) : find_validation(t, k, n_all, &begin, &end);
-        if (n_all == TRAINING) begin = train_place(t, s, k), end = s->n_train;
+        int64_t begin = 0, end = 0;
+        const source *s = find(t, first + i, n_all, &begin, &end);
         status = put_window(t, s, begin, end, scratch, &own, i);
     }
     free(scratch);
@@ -310,12 +314,12 @@ static qdr_status put_windows(const qdr_tokens *t, int64_t first, int64_t n, int
 
 qdr_status qdr_tokens_train(const qdr_tokens *t, int64_t first, int64_t n, const qdr_token_rows *rows)
 {
-    return put_windows(t, first, n, TRAINING, rows);
+    return put_windows(t, first, n, 0, find_train, rows);
 }
 
 qdr_status qdr_tokens_validate(const qdr_tokens *t, int64_t first, int64_t n, int64_t n_all, const qdr_token_rows *rows)
 {
-    return put_windows(t, first, n, n_all < 0 ? TRAINING - 1 : n_all, rows);
+    return put_windows(t, first, n, n_all, find_validation, rows);
 }
 
 qdr_status qdr_tokens_read(const qdr_tokens *t, int64_t first, int64_t n, int32_t *to)
