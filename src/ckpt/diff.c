@@ -50,20 +50,25 @@ static double difference(double a, double b)
     return isnan(a) || isnan(b) ? (double)INFINITY : fabs(a - b);
 }
 
-static int compare_reals(const qdr_safetensors *const files[2], const int index[2], ckpt_progress *progress,
-                         diff_pair *pair, failure *why)
+/* Elements that are real as numbers, others byte by byte: then `largest` is 1, of the first byte that differs. */
+static int compare_items(const qdr_safetensors *const files[2], const int index[2], int are_real,
+                         ckpt_progress *progress, diff_pair *pair, failure *why)
 {
-    static double chunk[2][CKPT_CHUNK];
-    const int64_t n = pair->a->n_elems;
+    static union {
+        double reals[CKPT_CHUNK];
+        unsigned char bytes[CKPT_CHUNK];
+    } chunk[2];
+    const int64_t n = are_real ? pair->a->n_elems : pair->a->bytes;
     for (int64_t done = 0; done < n; done += CKPT_CHUNK) {
         const int64_t some = n - done < CKPT_CHUNK ? n - done : CKPT_CHUNK;
         for (int side = 0; side < 2; side++)
-            if (fail_status(why, qdr_safetensors_read(files[side], index[side], done, some, QDR_F64, chunk[side])))
+            if (fail_status(why, qdr_safetensors_read(files[side], index[side], done, some, are_real ? QDR_F64 : QDR_U8,
+                                                      &chunk[side])))
                 return why->code;
         for (int64_t i = 0; i < some; i++) {
-            const double far = difference(chunk[0][i], chunk[1][i]);
+            const double far = are_real ? difference(chunk[0].reals[i], chunk[1].reals[i])
+                                        : chunk[0].bytes[i] != chunk[1].bytes[i];
             if (far == 0) continue;
-            pair->kind = DIFF_ELEMENTS;
             pair->n_differing++;
             if (far <= pair->largest) continue;
             pair->largest = far;
@@ -71,29 +76,6 @@ static int compare_reals(const qdr_safetensors *const files[2], const int index[
         }
         ckpt_progress_add(progress, some * (pair->a->bytes / n));
     }
-    pair->is_over = pair->kind == DIFF_ELEMENTS;
-    return EXIT_OK;
-}
-
-/* Other types: the first element that differs, and how many bytes do. */
-static int compare_bytes(const qdr_safetensors *const files[2], const int index[2], ckpt_progress *progress,
-                         diff_pair *pair, failure *why)
-{
-    static unsigned char chunk[2][CKPT_CHUNK];
-    const int64_t n = pair->a->bytes, bits = n ? 8 * n / pair->a->n_elems : 8;
-    for (int64_t done = 0; done < n; done += CKPT_CHUNK) {
-        const int64_t some = n - done < CKPT_CHUNK ? n - done : CKPT_CHUNK;
-        for (int side = 0; side < 2; side++)
-            if (fail_status(why, qdr_safetensors_read(files[side], index[side], done, some, QDR_U8, chunk[side])))
-                return why->code;
-        for (int64_t i = 0; i < some; i++) {
-            if (chunk[0][i] == chunk[1][i]) continue;
-            if (!pair->n_differing++) pair->at = 8 * (done + i) / bits;
-            pair->kind = DIFF_BYTES;
-        }
-        ckpt_progress_add(progress, some);
-    }
-    pair->is_over = pair->kind == DIFF_BYTES;
     return EXIT_OK;
 }
 
@@ -110,9 +92,10 @@ static int compare(const diff_answer *answer, const int index[2], ckpt_progress 
         pair->is_over = 1;
         return EXIT_OK;
     }
-    if (!are_real) return compare_bytes(files, index, progress, pair, why);
-    if (compare_reals(files, index, progress, pair, why)) return why->code;
-    pair->is_over = pair->largest > answer->tolerance;
+    if (compare_items(files, index, are_real, progress, pair, why) || !pair->n_differing) return why->code;
+    pair->kind = are_real ? DIFF_ELEMENTS : DIFF_BYTES;
+    pair->is_over = !are_real || pair->largest > answer->tolerance;
+    if (!are_real) pair->at = 8 * pair->at / (8 * pair->a->bytes / pair->a->n_elems);
     return EXIT_OK;
 }
 

@@ -60,11 +60,10 @@ static int copy(const moving *m, int64_t skipped, failure *why)
 
 /* ---- bands ---- */
 
-/* A rectangle of elements that a piece stores, and where it begins in the band. */
+/* A rectangle of elements that a piece stores. */
 typedef struct rectangle {
     int64_t row, col, n_rows, n_cols; /* as the piece stores them */
     int64_t stored_cols; /* of the whole piece */
-    int64_t to_row, to_col;
 } rectangle;
 
 /* Reads a rectangle into rows of `stride` elements. */
