@@ -53,17 +53,6 @@ struct qdr_safetensors {
     qdri_tensor_output out;
 };
 
-/* A path or the name of a tensor, for sentences. */
-typedef struct qdri_shown_name {
-    char text[200];
-} qdri_shown_name;
-static inline qdri_shown_name qdri_shown(const char *text)
-{
-    qdri_shown_name name;
-    qdri_input_name(text, name.text, sizeof name.text);
-    return name;
-}
-
 /* 1: the tensor has these elements. */
 int qdri_tensor_has(const qdr_tensor *tensor, int64_t first, int64_t n);
 /* Sorts the entries by name. */
@@ -72,7 +61,6 @@ QDR_NODISCARD qdr_status qdri_safetensors_sort(qdr_safetensors *file);
 QDR_NODISCARD qdr_status qdri_safetensors_add_file(qdr_safetensors *self, const char *path, int *capacity);
 /* All tensors of the files, file by file, also sorted by name. */
 QDR_NODISCARD qdr_status qdri_safetensors_list(qdr_safetensors *self);
-int qdri_has_ending(const char *path, const char *ending);
 
 /* Of "model-00002-of-00003.safetensors". */
 typedef struct qdri_file_number {

@@ -22,12 +22,6 @@ typedef struct found {
     qdri_complaints list;
 } found;
 
-int qdri_has_ending(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), n = strlen(ending);
-    return length > n && strcmp(path + length - n, ending) == 0;
-}
-
 int qdri_read_file_number(const char *name, qdri_file_number *number)
 {
     enum { DIGITS = 5, ALL_DIGITS = DIGITS + 4 + DIGITS };

@@ -68,6 +68,13 @@ void qdri_input_name(const char *path, char *name, size_t capacity)
     qdr_text_hide_controls(name);
 }
 
+qdri_shown_name qdri_shown(const char *path)
+{
+    qdri_shown_name name;
+    qdri_input_name(path, name.text, sizeof name.text);
+    return name;
+}
+
 qdr_status qdri_cannot_open(const char *shown, const char *remedy)
 {
     return QDR_FAIL(QDR_ERR_IO, "%s cannot be opened (%s)%s%s", shown, strerror(errno), remedy ? "; " : "",
@@ -192,6 +199,12 @@ qdr_status qdr_input_read_text(const char *path, size_t max_bytes, char **bytes,
     *n_bytes = 0;
     qdri_input_name(path, name, sizeof name);
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %s", name, kind);
+}
+
+int qdri_has_ending(const char *text, const char *ending)
+{
+    const size_t length = strlen(text), n = strlen(ending);
+    return length > n && strcmp(text + length - n, ending) == 0;
 }
 
 int qdri_input_is_there(const char *path)

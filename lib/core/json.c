@@ -13,11 +13,11 @@
 #include "core/size.h"
 #include "quadrille_private/input.h"
 
-enum { NAME_BYTES = 200, MOST_STEPS = 32 };
+enum { MOST_STEPS = 32 };
 
 struct qdri_json {
     json_t *root;
-    char name[NAME_BYTES];
+    qdri_shown_name name;
 };
 
 /* ---- reading ---- */
@@ -54,17 +54,15 @@ static qdr_status read_text(const char *text, size_t bytes, const char *name, js
 
 qdr_status qdr_json_read(const char *text, size_t bytes, const char *name, json_t **root)
 {
-    char shown[NAME_BYTES];
     if (!text || !name || !root)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "json: the %s pointer is NULL", !text ? "text" : !name ? "name" : "root");
-    qdri_input_name(name, shown, sizeof shown);
-    return read_text(text, bytes, shown, root);
+    return read_text(text, bytes, qdri_shown(name).text, root);
 }
 
 static qdr_status parse_text(const char *text, size_t bytes, size_t most_bytes, qdri_json *document)
 {
-    if (bytes <= most_bytes) return read_text(text, bytes, document->name, &document->root);
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu MiB, the limit for JSON files", document->name,
+    if (bytes <= most_bytes) return read_text(text, bytes, document->name.text, &document->root);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is larger than %zu MiB, the limit for JSON files", document->name.text,
                     most_bytes >> 20);
 }
 
@@ -72,7 +70,7 @@ qdr_status qdri_json_parse_within(const char *text, size_t bytes, size_t most_by
                                   qdri_json **document)
 {
     QDR_TRY(QDRI_NEW(1, "a JSON document", document));
-    qdri_input_name(name, (*document)->name, sizeof(*document)->name);
+    (*document)->name = qdri_shown(name);
     const qdr_status status = parse_text(text, bytes, most_bytes, *document);
     if (status != QDR_OK) qdri_json_free(document);
     return status;
@@ -108,7 +106,8 @@ qdr_status qdri_json_root(const qdri_json *document, qdri_json_node *root)
 {
     *root = (qdri_json_node){.document = document, .value = document->root};
     if (json_is_object(document->root)) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s holds a list; an object is needed: {\"key\": value, ...}", document->name);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s holds a list; an object is needed: {\"key\": value, ...}",
+                    document->name.text);
 }
 
 qdri_json_node qdri_json_get(const qdri_json_node *object, const char *key)
@@ -171,7 +170,7 @@ qdri_json_location qdri_json_where(qdri_json_node node)
     char path[QDRI_JSON_PATH_BYTES], shown[QDRI_JSON_PATH_BYTES];
     (void)print_path(&node, MOST_STEPS, path);
     qdri_json_printable(path, shown, sizeof shown);
-    snprintf(place.text, sizeof place.text, "%s: key '%s'", node.document->name, shown);
+    snprintf(place.text, sizeof place.text, "%s: key '%s'", node.document->name.text, shown);
     return place;
 }
 

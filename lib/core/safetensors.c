@@ -217,11 +217,9 @@ static qdr_status parse_tensors(const char *text, size_t n_bytes, const char *pa
 qdr_status qdri_tensors_parse(const char *text, size_t n_bytes, int64_t file_bytes, const char *path,
                               qdri_tensors **tensors)
 {
-    char name[200];
     QDR_TRY(QDRI_NEW(1, "a safetensors header", tensors));
-    qdri_input_name(path, name, sizeof name);
     (*tensors)->data_bytes = file_bytes - QDRI_SAFETENSORS_LENGTH_BYTES - (int64_t)n_bytes;
-    const qdr_status status = parse_tensors(text, n_bytes, name, *tensors);
+    const qdr_status status = parse_tensors(text, n_bytes, qdri_shown(path).text, *tensors);
     if (status != QDR_OK) qdri_tensors_free(tensors);
     return status;
 }

@@ -20,7 +20,6 @@
 #include "quadrille_private/names.h"
 
 #define ENDING ".json"
-#define ENDING_BYTES (sizeof ENDING - 1)
 enum { MAX_NEAREST = 3 };
 
 /* ---- folders ---- */
@@ -67,16 +66,10 @@ static int walk_next(walk *w, char folder[QDRI_DATA_PATH_BYTES])
 
 /* ---- names ---- */
 
-static int ends_in_json(const char *name)
-{
-    const size_t bytes = strlen(name);
-    return bytes > ENDING_BYTES && strcmp(name + bytes - ENDING_BYTES, ENDING) == 0;
-}
-
 static qdr_status add_file(qdri_data_names *names, const char *file)
 {
     char name[QDRI_DATA_NAME_BYTES];
-    const size_t bytes = strlen(file) - ENDING_BYTES;
+    const size_t bytes = strlen(file) - strlen(ENDING);
     if (bytes >= sizeof name) return QDR_OK; /* no name is that long */
     memcpy(name, file, bytes);
     name[bytes] = '\0';
@@ -100,7 +93,8 @@ qdr_status qdri_data_list(const char *kind, qdri_data_names *names)
         if (!dir) continue;
         qdr_status status = QDR_OK;
         for (struct dirent *entry; status == QDR_OK && (entry = readdir(dir)) != NULL;)
-            if (entry->d_name[0] != '.' && ends_in_json(entry->d_name)) status = add_file(names, entry->d_name);
+            if (entry->d_name[0] != '.' && qdri_has_ending(entry->d_name, ENDING))
+                status = add_file(names, entry->d_name);
         closedir(dir);
         if (status == QDR_OK) continue;
         qdri_data_names_free(names);
@@ -192,15 +186,14 @@ static qdr_status look_into_folder(const char *room, const char *noun, const cha
                                    char path[QDRI_DATA_PATH_BYTES])
 {
     struct stat info;
-    char shown[200];
     const size_t n = strlen(path);
+    const qdri_shown_name shown = qdri_shown(path);
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return QDR_OK;
-    qdri_input_name(path, shown, sizeof shown);
     if (strcmp(kind, "models") == 0) {
         snprintf(path + n, QDRI_DATA_PATH_BYTES - n, "%sconfig.json", path[n - 1] == '/' ? "" : "/");
         if (qdri_input_is_there(path)) return QDR_OK;
     }
-    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is a folder%s; name a %s, or its file", room, shown,
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %s is a folder%s; name a %s, or its file", room, shown.text,
                     strcmp(kind, "models") == 0 ? " without a config.json" : "", noun);
 }
 
@@ -211,7 +204,8 @@ qdr_status qdri_data_resolve(const char *room, const char *noun, const char *kin
     const char *name_or_path = given;
     if (strcmp(kind, "machines") == 0 && strcmp(given, "here") == 0)
         name_or_path = host_file(own_file) && qdri_input_is_there(own_file) ? own_file : "laptop";
-    const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') || ends_in_json(name_or_path);
+    const int is_path = strcmp(name_or_path, "-") == 0 || strchr(name_or_path, '/') ||
+                        qdri_has_ending(name_or_path, ENDING);
     if (!is_path) {
         char spelled[QDRI_DATA_NAME_BYTES];
         if (find_name(kind, name_or_path, path)) return QDR_OK;

@@ -181,17 +181,11 @@ qdr_status qdri_token_file_document(const qdri_token_file *file, int64_t from, i
     return QDR_OK;
 }
 
-static int ends_in(const char *path, const char *ending)
-{
-    const size_t n = strlen(path), m = strlen(ending);
-    return n > m && strcmp(path + n - m, ending) == 0;
-}
-
 /* Whether there is PATH.idx beside PATH.bin, whose name is then kept. */
 static qdr_status find_index(qdri_token_file *file)
 {
     struct stat info;
-    if (!ends_in(file->path, ".bin")) return QDR_OK;
+    if (!qdri_has_ending(file->path, ".bin")) return QDR_OK;
     QDR_TRY(qdri_strdup(file->path, &file->index));
     memcpy(file->index + strlen(file->index) - 4, ".idx", 4);
     if (stat(file->index, &info) == 0 && S_ISREG(info.st_mode))
@@ -286,7 +280,7 @@ static qdr_status recognise(qdri_token_file *file, int asks)
     if (n_head >= 6 && memcmp(head, "\x93NUMPY", 6) == 0) return take_npy(file, head, n_head);
     if (n_head >= sizeof index_magic && memcmp(head, index_magic, sizeof index_magic) == 0)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is an index of Megatron; name the .bin beside it", file->name);
-    if (asks && (memchr(head, 0, n_head) || ends_in(file->path, ".bin") || ends_in(file->path, ".npy")))
+    if (asks && (memchr(head, 0, n_head) || qdri_has_ending(file->path, ".bin") || qdri_has_ending(file->path, ".npy")))
         return ask(file, head, n_head);
     return take_raw(file, QDR_TOKENS_TEXT);
 }

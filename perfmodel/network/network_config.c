@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/input.h"
 #include "core/log.h"
 #include "core/sized.h"
 #include "files/data.h"
@@ -86,12 +87,6 @@ static qdr_status check_outer_tie(const qdri_json_node *root)
                     qdri_json_where(node).text);
 }
 
-static int ends_in(const char *text, const char *ending)
-{
-    const size_t n = strlen(text), bytes = strlen(ending);
-    return n >= bytes && strcmp(text + n - bytes, ending) == 0;
-}
-
 /* The same layers under another head, or none: parameters and products would be counted that are not there. nests: the
  * class is of a file that nests the text model. */
 static qdr_status refuse_other_heads(const qdri_json_node *root, int nests)
@@ -104,8 +99,8 @@ static qdr_status refuse_other_heads(const qdri_json_node *root, int nests)
         const qdri_json_node item = qdri_json_at(&list, i);
         const char *class;
         QDR_TRY(qdri_json_string(item, 0, &class));
-        if (ends_in(class, "ForCausalLM") || ends_in(class, "LMHeadModel")) continue;
-        if (nests && ends_in(class, "ForConditionalGeneration")) continue;
+        if (qdri_has_ending(class, "ForCausalLM") || qdri_has_ending(class, "LMHeadModel")) continue;
+        if (nests && qdri_has_ending(class, "ForConditionalGeneration")) continue;
         return QDR_FAIL(QDR_ERR_UNSUPPORTED,
                         "%s is %s, which has another head than one over the vocabulary, or none; only networks "
                         "such as LlamaForCausalLM are known: name that class to plan it instead",
