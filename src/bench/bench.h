@@ -114,10 +114,10 @@ typedef struct bench_kind {
 
 /* The whole command; argv[0] is its name. Returns the exit code. */
 int bench_main(const bench_kind *kind, bench_options *options, int argc, char **argv);
-/* A grid, with levels in words if they are not NULL. Collective, agrees. */
-qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid);
-/* Says that the levels do not suit one of all grids. Returns EXIT_OK. */
-int bench_leave_out(bench_run *run, grid_size size);
+/* A grid, with levels in words if they are not NULL; stays NULL, without a failure, where they do not suit one of all
+ * grids, which is said. Collective, agrees. */
+int bench_make_grid(bench_run *run, const bench_options *options, const char *levels, grid_size size, qdr_grid **grid,
+                    failure *why);
 /* Prints a row: an array of cells, with the same columns in each row of a run. */
 #define BENCH_ROW(run, cells) bench_row(run, cells, (int)(sizeof(cells) / sizeof *(cells)))
 void bench_row(bench_run *run, const bench_cell *cells, int n_cells);

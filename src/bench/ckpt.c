@@ -327,9 +327,8 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     ckpt_bench bench = {.ctx = run->ctx, .size = size, .path = options->file, .plain = -1};
     snprintf(bench.plain_path, sizeof bench.plain_path, "%s.plain", options->file);
     if (check_absent(&bench, why)) return why->code;
-    const qdr_status status = bench_make_grid(run->ctx, options->levels, size, &bench.grid);
-    if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return bench_leave_out(run, size);
-    if (!fail_status(why, status) && !fail_status(why, prepare(&bench, options))) measure(run, options, &bench, why);
+    bench_make_grid(run, &options->shared, options->levels, size, &bench.grid, why);
+    if (bench.grid && !fail_status(why, prepare(&bench, options))) measure(run, options, &bench, why);
     const qdr_status ended = qdr_checkpoint_finish(&bench.pending); /* after an error between its two parts */
     (void)ended;
     if (bench.plain >= 0) close(bench.plain);

@@ -110,15 +110,13 @@ typedef struct bench_start {
     const bench_options *options;
 } bench_start;
 
-qdr_status bench_make_grid(qdr_context *ctx, const char *levels, grid_size size, qdr_grid **grid)
+int bench_make_grid(bench_run *run, const bench_options *options, const char *levels, grid_size size, qdr_grid **grid,
+                    failure *why)
 {
     qdr_grid_opts opts = {QDR_INIT(qdr_grid_opts), .x = size.x, .y = size.y, .z = size.z, .d = size.d};
-    const qdr_status status = levels ? qdr_levels_read(ctx, levels, &opts) : QDR_OK;
-    return status < 0 ? status : qdr_grid_create(ctx, &opts, grid);
-}
-
-int bench_leave_out(bench_run *run, grid_size size)
-{
+    qdr_status status = levels ? qdr_levels_read(run->ctx, levels, &opts) : QDR_OK;
+    if (status >= 0) status = qdr_grid_create(run->ctx, &opts, grid);
+    if (status != QDR_ERR_ARGUMENT || !levels || options->grid.x >= 0) return fail_status(why, status);
     run->n_left_out++;
     if (qdr_context_rank(run->ctx) == 0)
         fprintf(stderr, "quadrille: note: %s is left out: %s\n", grid_words(size).text, qdr_last_error());

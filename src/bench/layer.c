@@ -273,10 +273,10 @@ static int run_grid(bench_run *run, const void *user, grid_size size, failure *w
     const bench_subject passes = {.call = call, .after = fill_gradients, .user = &bench};
     bench_samples samples = {0};
     double said[N_PASSES + 1][2] = {{0}};
-    const qdr_status status = bench_make_grid(run->ctx, options->levels, size, &bench.grid);
-    if (status == QDR_ERR_ARGUMENT && options->levels && options->shared.grid.x < 0) return bench_leave_out(run, size);
-    if (!fail_status(why, status) && !check_memory(&bench, options, why) &&
-        !fail_status(why, predict(options, bench.grid, size, said)) && !fail_status(why, prepare(&bench, options)))
+    if (bench_make_grid(run, &options->shared, options->levels, size, &bench.grid, why) || !bench.grid)
+        return why->code;
+    if (!check_memory(&bench, options, why) && !fail_status(why, predict(options, bench.grid, size, said)) &&
+        !fail_status(why, prepare(&bench, options)))
         bench_measure(run->ctx, &options->shared, &passes, N_SERIES, N_VARIANTS, &samples, why);
     for (int variant = 0; !why->code && variant < N_VARIANTS; variant++)
         bench_add(&samples, variant, N_VARIANTS + variant, N_SERIES + variant);
