@@ -62,52 +62,47 @@ static qdr_status run_heads(const void *user, int64_t piece, int thread)
     return QDR_OK;
 }
 
-/* Sums over all rows and heads are not divided, those over the rows of a head by heads. */
-static qdr_status run_attention(qdri_cpu_dev *dev, parts *self)
+/* Sums over all rows and heads are not divided, those over the rows of a head by heads; where there are no heads or rows
+ * sums are cleared. */
+static void divide_attention(parts *self)
 {
     const qdri_kernel *kernel = self->kernel;
     const int64_t context = kernel->u.attention.context, n_kv_heads = kernel->u.attention.n_kv_heads;
     const int sums = kernel->kind == QDRI_K_ATTENTION_BACKWARD;
     const int64_t of_head = context * context * kernel->u.attention.n_heads / (n_kv_heads > 0 ? n_kv_heads : 1);
-    const int is_empty = kernel->u.attention.n_heads == 0 || kernel->u.attention.n_rows == 0; /* sums are cleared */
-    if (is_empty || (sums && kernel->u.attention.head_norm)) {
-        self->fn(kernel);
-        return QDR_OK;
-    }
+    if (kernel->u.attention.n_heads == 0 || kernel->u.attention.n_rows == 0) return;
+    if (sums && kernel->u.attention.head_norm) return;
     self->cols = share(n_kv_heads, of_head, qdri_cpu_part_elems, 1);
     self->rows = share(kernel->u.attention.n_rows / context, of_head * n_kv_heads, qdri_cpu_part_elems, 1);
     if (sums && kernel->u.attention.has_sinks) self->rows = (shares){self->rows.n, self->rows.n, self->rows.n > 0};
     self->rows.n *= context;
     self->rows.each *= context;
-    self->work_bytes = qdri_attention_work_bytes(kernel);
-    self->work = dev->work;
-    const int64_t n_work = 1 + (int64_t)(dev->work_bytes / self->work_bytes);
-    const int n_threads = n_work < dev->n_threads ? (int)n_work : dev->n_threads;
-    return qdri_pool_run(dev->pool, n_threads, self->rows.n_parts * self->cols.n_parts, run_heads, self);
+}
+
+static void divide(parts *self)
+{
+    const qdri_division division = qdri_kernel_division(self->kernel);
+    self->rows = share(division.n_rows, division.row_elems, qdri_cpu_part_elems, ROW_UNIT);
+    self->cols = share(division.n_cols, division.col_elems, qdri_cpu_part_elems, COLUMN_UNIT);
 }
 
 qdr_status qdri_cpu_run_parts(qdri_cpu_dev *dev, const qdri_kernel *kernel, void (*fn)(const qdri_kernel *part))
 {
     parts self = {.kernel = kernel, .fn = fn};
-    if (!dev->pool) {
+    const int is_attention = qdri_family_of(kernel->kind) == QDRI_OF_ATTENTION;
+    if (dev->pool) (is_attention ? divide_attention : divide)(&self);
+    const int64_t n_rows = self.rows.n_parts, n_cols = self.cols.n_parts;
+    const int64_t n_pieces = is_attention ? n_rows * n_cols : n_rows + n_cols;
+    if (n_pieces <= 1 || (is_attention && pthread_mutex_trylock(&dev->work_lock) != 0)) {
         fn(kernel);
         return QDR_OK;
     }
-    if (qdri_family_of(kernel->kind) == QDRI_OF_ATTENTION) {
-        if (pthread_mutex_trylock(&dev->work_lock) != 0) {
-            fn(kernel);
-            return QDR_OK;
-        }
-        const qdr_status status = run_attention(dev, &self);
-        pthread_mutex_unlock(&dev->work_lock);
-        return status;
-    }
-    const qdri_division division = qdri_kernel_division(kernel);
-    self.rows = share(division.n_rows, division.row_elems, qdri_cpu_part_elems, ROW_UNIT);
-    self.cols = share(division.n_cols, division.col_elems, qdri_cpu_part_elems, COLUMN_UNIT);
-    if (self.rows.n_parts + self.cols.n_parts <= 1) {
-        fn(kernel);
-        return QDR_OK;
-    }
-    return qdri_pool_run(dev->pool, dev->n_threads, self.rows.n_parts + self.cols.n_parts, run_part, &self);
+    if (!is_attention) return qdri_pool_run(dev->pool, dev->n_threads, n_pieces, run_part, &self);
+    self.work_bytes = qdri_attention_work_bytes(kernel);
+    self.work = dev->work;
+    const int64_t n_work = 1 + (int64_t)(dev->work_bytes / self.work_bytes);
+    const int n_threads = n_work < dev->n_threads ? (int)n_work : dev->n_threads;
+    const qdr_status status = qdri_pool_run(dev->pool, n_threads, n_pieces, run_heads, &self);
+    pthread_mutex_unlock(&dev->work_lock);
+    return status;
 }
