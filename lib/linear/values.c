@@ -28,10 +28,11 @@ static void store(void *data, qdr_dtype dtype, int64_t i, double value)
     if (qdri_is_narrow(dtype)) ((uint16_t *)data)[i] = qdri_narrow_round(dtype, (float)value);
 }
 
+/* Of normal numbers, or of a constant. */
 typedef struct draw {
     qdr_dtype dtype;
     uint64_t seed;
-    double stddev;
+    double value; /* the deviation, or the constant */
 } draw;
 
 static qdr_status check_writes(const qdr_stack *stack, const char *who)
@@ -67,7 +68,7 @@ static void make_normal(const qdri_parameter *p, void *host, void *user)
         for (int64_t i = 0; i < run->n_rows; i++)
             for (int64_t j = 0; j < run->n_cols; j++)
                 store(host, d->dtype, run->offset + i * run->row_step + j * run->col_step,
-                      d->stddev * normal_at(d->seed, (run->row + i) * width + run->col + j));
+                      d->value * normal_at(d->seed, (run->row + i) * width + run->col + j));
 }
 
 /* Each parameter has its own numbers: its name is part of the seed, so that they do not depend on the order of
@@ -76,25 +77,20 @@ static qdr_status fill_normal(qdr_stack *stack, int index, uint64_t seed, double
 {
     for (const char *name = qdri_parameter_of(stack, index)->name; *name; name++)
         seed = qdri_mix(seed ^ (uint64_t)(unsigned char)*name);
-    draw d = {.dtype = stack->net.opts.dtype, .seed = seed, .stddev = stddev};
+    draw d = {.dtype = stack->net.opts.dtype, .seed = seed, .value = stddev};
     return write_shard(stack, index, make_normal, &d);
 }
 
-typedef struct constant {
-    qdr_dtype dtype;
-    double value;
-} constant;
-
 static void make_constant(const qdri_parameter *p, void *host, void *user)
 {
-    const constant *c = user;
-    for (int64_t i = 0; i < p->n_elems; i++) store(host, c->dtype, i, c->value);
+    const draw *d = user;
+    for (int64_t i = 0; i < p->n_elems; i++) store(host, d->dtype, i, d->value);
 }
 
 static qdr_status fill_constant(qdr_stack *stack, int index, double value)
 {
-    constant c = {.dtype = stack->net.opts.dtype, .value = value};
-    return write_shard(stack, index, make_constant, &c);
+    draw d = {.dtype = stack->net.opts.dtype, .value = value};
+    return write_shard(stack, index, make_constant, &d);
 }
 
 /* A copy between a shard and the whole parameter, both on the host. */
