@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
 #include "checkpoint/places.h"
 #include "checkpoint/rows.h"
@@ -13,6 +12,7 @@
 #include "core/group.h"
 #include "core/size.h"
 #include "core/sized.h"
+#include "dev/cpu/narrow.h"
 #include "linear/describe.h"
 #include "quadrille/coll.h"
 

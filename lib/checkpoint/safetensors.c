@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
 #include "core/input.h"
 #include "core/kind.h"
 #include "core/size.h"
+#include "dev/cpu/narrow.h"
 #include "files/at.h"
 
 /* ---- bytes ---- */

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/convert.h"
 #include "checkpoint/crc.h"
 #include "checkpoint/internal.h"
 #include "checkpoint/rows.h"
 #include "checkpoint/save.h"
 #include "core/size.h"
+#include "dev/cpu/narrow.h"
 #include "files/at.h"
 
 enum { WRITE_BYTES = 256 << 10 /* which the cache still has after they were summed */ };
@@ -59,6 +59,13 @@ qdr_status qdri_host_block_make(const qdri_host_plan *plan, qdri_host_block *blo
     return QDR_OK;
 }
 
+/* Makes each F32 master, in place, the parameter that it is not rounded to: one that was set since the last step. */
+static void follow_parameters(qdr_dtype type, float *masters, const uint16_t *parameters, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (qdri_narrow_round(type, masters[i]) != parameters[i]) masters[i] = qdri_narrow_load(type, parameters[i]);
+}
+
 /* ---- from the device ---- */
 
 /* Elements [first, first + n) of what this rank has of a tensor, as they are in the file; at most a piece. */
@@ -78,7 +85,7 @@ static qdr_status fetch(const qdr_checkpoint *self, const qdri_saved *saved, int
         QDR_TRY(qdri_stream_synchronize(stream));
         if (parameters) parameters = (const uint16_t *)self->host.parameters;
     }
-    if (parameters) qdri_follow_parameters(saved->dtype, to, parameters, n);
+    if (parameters) follow_parameters(saved->dtype, to, parameters, n);
     return QDR_OK;
 }
 

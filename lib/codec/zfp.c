@@ -57,10 +57,7 @@ static void coder_close(coder *c)
 
 static void load(const zfp_work *w, int64_t at, int n, float x[BLOCK])
 {
-    if (w->dtype == QDR_F32)
-        memcpy(x, w->elems + at * (int64_t)sizeof *x, (size_t)n * sizeof *x);
-    else
-        qdri_widen(w->dtype, x, (const uint16_t *)(const void *)w->elems + at, n);
+    qdri_convert(QDR_F32, x, w->dtype, w->elems + at * (int64_t)qdr_dtype_bytes(w->dtype), n);
 }
 
 static void store(const zfp_work *w, int64_t at, int n, const float x[BLOCK])
@@ -71,10 +68,7 @@ static void store(const zfp_work *w, int64_t at, int n, const float x[BLOCK])
         load(w, at, n, sum);
         for (int i = 0; i < n; i++) sum[i] += x[i];
     }
-    if (w->dtype == QDR_F32)
-        memcpy(w->elems + at * (int64_t)sizeof *x, sum, (size_t)n * sizeof *x);
-    else
-        qdri_narrow(w->dtype, (uint16_t *)(void *)w->elems + at, sum, n);
+    qdri_convert(w->dtype, w->elems + at * (int64_t)qdr_dtype_bytes(w->dtype), QDR_F32, sum, n);
 }
 
 /* Whether all are below a limit, as a NaN is not. */

@@ -63,14 +63,6 @@ static copies copies_of(const coded_transfer *t)
     return (copies){exact, decoded, (uint16_t *)(void *)(decoded + t->plan->chunk_elems)};
 }
 
-static void load(qdr_dtype dtype, const void *x, int64_t n, float *to)
-{
-    if (dtype == QDR_F32)
-        memcpy(to, x, (size_t)n * sizeof *to);
-    else
-        qdri_widen(dtype, to, x, n);
-}
-
 static float load_one(qdr_dtype dtype, const void *x, int64_t i)
 {
     return dtype == QDR_F32 ? ((const float *)x)[i] : qdri_narrow_load(dtype, ((const uint16_t *)x)[i]);
@@ -248,7 +240,7 @@ static qdr_status run_holding(void *args)
     const float *wanted = h->copy.wire ? h->copy.decoded : h->copy.exact;
     h->message.codec = &h->place.codec;
     QDR_TRY(find_errors(h, &errors));
-    if (h->copy.wire && h->narrow) load(h->message.dtype, h->narrow, h->message.n, h->decoded);
+    if (h->copy.wire && h->narrow) qdri_convert(QDR_F32, h->decoded, h->message.dtype, h->narrow, h->message.n);
     if (h->copy.wire && qdri_message_wrong(&h->message, &h->copy, h->first, errors, text, sizeof text) >= 0)
         return fail_at(&h->place, text);
     const int64_t i = wrong_result(h, wanted);

@@ -76,6 +76,8 @@ static inline uint16_t qdri_narrow_round(qdr_dtype dtype, float value)
 /* Converts n elements, vectorised (kernels.c). */
 void qdri_widen(qdr_dtype dtype, float *to, const uint16_t *from, int64_t n);
 void qdri_narrow(qdr_dtype dtype, uint16_t *to, const float *from, int64_t n);
+/* Between F32, F64, BF16 and F16: rounded once, to nearest; the same type: the same bits (convert.c). */
+void qdri_convert(qdr_dtype as, void *to, qdr_dtype type, const void *from, int64_t n);
 
 /* The nearest number of the format, ties to even; saturates at the format's largest number. NaN stays NaN; infinity
  * stays infinity in E5M2 and becomes NaN in E4M3, which has no infinity. */

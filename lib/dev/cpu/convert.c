@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "checkpoint/convert.h"
-
+/* Elements from one type to another, in host memory. */
 #include <string.h>
 
 #include "dev/cpu/narrow.h"
@@ -41,10 +40,4 @@ void qdri_convert(qdr_dtype as, void *to, qdr_dtype type, const void *from, int6
         qdri_narrow(as, to, from, n);
     else
         for (int64_t i = 0; i < n; i++) store(as, to, i, load(type, from, i));
-}
-
-void qdri_follow_parameters(qdr_dtype type, float *masters, const uint16_t *parameters, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (qdri_narrow_round(type, masters[i]) != parameters[i]) masters[i] = qdri_narrow_load(type, parameters[i]);
 }
