@@ -41,6 +41,8 @@ const char *ckpt_names_end(ckpt_names *names);
 int ckpt_open(const char *path, qdr_safetensors **file, failure *why);
 /* 1: F32, F64, BF16 or F16. */
 int ckpt_is_real(const qdr_tensor *tensor);
+/* Of all tensors of a file, or of those that are real. */
+int64_t ckpt_bytes(const qdr_safetensors *file, int only_real);
 /* 1: both have the same extents. */
 int ckpt_same_shape(const qdr_tensor *a, const qdr_tensor *b);
 /* Rows and columns of a tensor: those of a vector are its elements, with one column. INT64_MAX: columns that cannot be

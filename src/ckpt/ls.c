@@ -76,15 +76,12 @@ static int is_checksum(const char *key) { return strcmp(key, "crc32") == 0 || st
 
 static void print_head(const char *path, const qdr_safetensors *file)
 {
-    int64_t n_elems = 0, bytes = 0;
+    int64_t n_elems = 0;
     const int n = qdr_safetensors_count(file);
     const char *key;
-    for (int i = 0; i < n; i++) {
-        n_elems += qdr_safetensors_tensor(file, i)->n_elems;
-        bytes += qdr_safetensors_tensor(file, i)->bytes;
-    }
+    for (int i = 0; i < n; i++) n_elems += qdr_safetensors_tensor(file, i)->n_elems;
     printf("# %s: %d tensor%s, %" PRId64 " elements, %" PRId64 " bytes\n", ckpt_show(path).text, n, PLURAL(n), n_elems,
-           bytes);
+           ckpt_bytes(file, 0));
     for (int i = 0; (key = qdr_safetensors_metadata_key(file, i)); i++)
         if (!is_checksum(key))
             printf("# %s: %s\n", ckpt_show(key).text, ckpt_show(qdr_safetensors_metadata(file, key)).text);
@@ -112,7 +109,6 @@ static void print_tensor(const qdr_tensor *tensor, int columns)
 static int print_table(const ls_options *options, const qdr_safetensors *file, ckpt_progress *progress, failure *why)
 {
     const int columns = name_columns(file), n = qdr_safetensors_count(file);
-    int64_t bytes = 0;
     print_head(options->path, file);
     ckpt_print_padded("tensor", columns);
     printf(" %-11s %-16s %14s %8s", "type", "shape", "bytes", "crc32");
@@ -126,10 +122,9 @@ static int print_table(const ls_options *options, const qdr_safetensors *file, c
         print_tensor(tensor, columns);
         if (options->has_stats) print_stats(tensor, &stats);
         putchar('\n');
-        bytes += tensor->bytes;
     }
     ckpt_print_padded("total", columns);
-    printf(" %-11s %-16s %14" PRId64 "\n", "", "", bytes);
+    printf(" %-11s %-16s %14" PRId64 "\n", "", "", ckpt_bytes(file, 0));
     return EXIT_OK;
 }
 
@@ -167,7 +162,6 @@ static json_t *metadata_object(const qdr_safetensors *file)
 static int print_json(const ls_options *options, const qdr_safetensors *file, ckpt_progress *progress, failure *why)
 {
     json_t *list = json_array();
-    json_int_t bytes = 0;
     for (int i = 0; i < qdr_safetensors_count(file) && !why->code; i++) {
         const qdr_tensor *tensor = qdr_safetensors_tensor(file, i);
         json_t *object = tensor_object(tensor);
@@ -175,23 +169,14 @@ static int print_json(const ls_options *options, const qdr_safetensors *file, ck
         if (options->has_stats && !read_stats(file, i, progress, &stats, why))
             json_object_set_new(object, "stats", ckpt_is_real(tensor) ? stats_object(&stats) : json_null());
         if (json_array_append_new(list, object)) fail_memory(why, "ckpt ls: out of memory for the list");
-        bytes += tensor->bytes;
     }
     ckpt_progress_end(progress);
     return write_json(json_pack("{s:o, s:o, s:o, s:I}", "file", json_text(options->path), "metadata",
-                                metadata_object(file), "tensors", list, "bytes", bytes),
+                                metadata_object(file), "tensors", list, "bytes", (json_int_t)ckpt_bytes(file, 0)),
                       JSON_INDENT(2), "ckpt ls", why);
 }
 
 /* ---- the command ---- */
-
-static int64_t total_bytes(const qdr_safetensors *file)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < qdr_safetensors_count(file); i++)
-        if (ckpt_is_real(qdr_safetensors_tensor(file, i))) bytes += qdr_safetensors_tensor(file, i)->bytes;
-    return bytes;
-}
 
 static int run(int argc, char **argv)
 {
@@ -201,7 +186,7 @@ static int run(int argc, char **argv)
     options_read(argc, argv, specs, &options, &options.path, &why);
     if (!options.path) fail(&why, EXIT_USAGE, "ckpt ls: FILE is missing; see quadrille ckpt ls --help");
     if (!why.code && !ckpt_open(options.path, &file, &why)) {
-        ckpt_progress progress = ckpt_progress_begin("read", total_bytes(file));
+        ckpt_progress progress = ckpt_progress_begin("read", ckpt_bytes(file, 1));
         (options.is_json ? print_json : print_table)(&options, file, &progress, &why);
     }
     qdr_safetensors_discard(&file);

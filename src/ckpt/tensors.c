@@ -15,6 +15,16 @@ int ckpt_is_real(const qdr_tensor *tensor)
            tensor->dtype == QDR_F16;
 }
 
+int64_t ckpt_bytes(const qdr_safetensors *file, int only_real)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < qdr_safetensors_count(file); i++) {
+        const qdr_tensor *tensor = qdr_safetensors_tensor(file, i);
+        if (!only_real || ckpt_is_real(tensor)) bytes += tensor->bytes;
+    }
+    return bytes;
+}
+
 int ckpt_same_shape(const qdr_tensor *a, const qdr_tensor *b)
 {
     return a->n_dims == b->n_dims && memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape) == 0;

@@ -27,10 +27,8 @@ static void add_damaged(verify_answer *answer, const char *name)
 
 static int check_all(const qdr_safetensors *file, verify_answer *answer, failure *why)
 {
-    int64_t bytes = 0;
     answer->n_tensors = qdr_safetensors_count(file);
-    for (int i = 0; i < answer->n_tensors; i++) bytes += qdr_safetensors_tensor(file, i)->bytes;
-    ckpt_progress progress = ckpt_progress_begin("checked", bytes);
+    ckpt_progress progress = ckpt_progress_begin("checked", ckpt_bytes(file, 0));
     for (int i = 0; i < answer->n_tensors && !why->code; i++) {
         const qdr_tensor *tensor = qdr_safetensors_tensor(file, i);
         const qdr_status status = qdr_safetensors_verify(file, i);
