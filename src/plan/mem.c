@@ -124,6 +124,14 @@ static void print_checkpoint(const mem_answer *answer)
     putchar('\n');
 }
 
+static void tell_notes(const mem_answer *answer, note_fn each, void *user)
+{
+    const mem_options *options = answer->options;
+    plan_notes(&answer->network, &options->plan, options->plan.micro_batch, each, user);
+    if (*options->levels_note) each(options->levels_note, user);
+    plan_codecs_note(&options->codec, &answer->machine, grid_ranks(options->grid), each, user);
+}
+
 static void print_table(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
@@ -147,9 +155,7 @@ static void print_table(const mem_answer *answer)
                answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
     print_checkpoint(answer);
     plan_padding(&answer->network, plan, note_print, NULL);
-    plan_notes(&answer->network, plan, plan->micro_batch, note_print, NULL);
-    if (*answer->options->levels_note) note_print(answer->options->levels_note, NULL);
-    plan_codecs_note(&answer->options->codec, &answer->machine, grid_ranks(answer->options->grid), note_print, NULL);
+    tell_notes(answer, note_print, NULL);
 }
 
 static json_t *json_of_answer(const mem_answer *answer)
@@ -163,9 +169,7 @@ static json_t *json_of_answer(const mem_answer *answer)
         json_object_set_new(memory, qdr_memory_term_name((qdr_memory_term)i),
                             json_integer((json_int_t)answer->result.memory[i]));
     plan_padding(&answer->network, plan, note_append, padding);
-    plan_notes(&answer->network, plan, plan->micro_batch, note_append, notes);
-    if (*answer->options->levels_note) note_append(answer->options->levels_note, notes);
-    plan_codecs_note(&answer->options->codec, &answer->machine, grid_ranks(answer->options->grid), note_append, notes);
+    tell_notes(answer, note_append, notes);
     json_t *object = json_pack(
         "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
         answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",

@@ -7,16 +7,10 @@
 static json_t *index_or_null(int index) { return index < 0 ? json_null() : json_integer(index); }
 static json_t *rate_or_null(double rate) { return rate > 0 ? json_real(rate) : json_null(); }
 static json_t *bytes_or_null(int64_t bytes) { return bytes > 0 ? json_integer(bytes) : json_null(); }
-/* A list of n items; NULL if out of memory. Steals the items that `make` returns. */
-typedef json_t *(*item_maker)(const topo_report *report, int index);
-static json_t *list(const topo_report *report, int n, item_maker make)
+static json_t *list(const topo_report *report, int n, json_t *(*make)(const topo_report *report, int index))
 {
     json_t *items = json_array();
-    for (int i = 0; items && i < n; i++)
-        if (json_array_append_new(items, make(report, i)) != 0) {
-            json_decref(items);
-            return NULL;
-        }
+    for (int i = 0; i < n; i++) json_array_append_new(items, make(report, i));
     return items;
 }
 
@@ -136,16 +130,15 @@ static json_t *layout(const topo_report *report)
 int topo_print_json(const topo_report *report, failure *why)
 {
     const qdr_topo *t = report->topo;
-    json_t *object = json_pack(
-        "{s:o, s:o, s:b, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "host", json_text(t->host),
-        "product", json_text(t->product), "this_machine", t->is_this_machine, "bytes", bytes_or_null(t->bytes),
-        "cores_in_all", t->n_cores, "threads", t->n_threads, "gpu_source", json_text(t->gpu_source), "packages",
-        list(report, t->n_packages, package), "numa_nodes", list(report, t->n_numas, numa), "caches",
-        list(report, t->n_caches, cache), "cores", list(report, t->n_cores, core), "gpus", list(report, t->n_gpus, gpu),
-        "gpu_links", list(report, t->n_gpu_links, gpu_link), "adapters", list(report, t->n_nics, nic), "ranks",
-        report->ranks ? list(report, report->n_ranks, rank) : json_null());
-    if (json_object_set_new(object, "layout", layout(report)) != 0 ||
-        json_object_set_new(object, "network_rate", rate_or_null(qdr_topo_network_rate(t))) != 0)
-        fail_memory(why, "topo: out of memory for the report");
+    json_t *object = json_pack("{s:o, s:o, s:b, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                               "host", json_text(t->host), "product", json_text(t->product), "this_machine",
+                               t->is_this_machine, "bytes", bytes_or_null(t->bytes), "cores_in_all", t->n_cores,
+                               "threads", t->n_threads, "gpu_source", json_text(t->gpu_source), "packages",
+                               list(report, t->n_packages, package), "numa_nodes", list(report, t->n_numas, numa),
+                               "caches", list(report, t->n_caches, cache), "cores", list(report, t->n_cores, core),
+                               "gpus", list(report, t->n_gpus, gpu), "gpu_links",
+                               list(report, t->n_gpu_links, gpu_link), "adapters", list(report, t->n_nics, nic),
+                               "ranks", report->ranks ? list(report, report->n_ranks, rank) : json_null(), "layout",
+                               layout(report), "network_rate", rate_or_null(qdr_topo_network_rate(t)));
     return write_json(object, JSON_INDENT(1), "topo", why);
 }
