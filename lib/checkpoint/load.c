@@ -118,7 +118,7 @@ static qdr_status read_tensor(loading *self, int index, qdr_status *failed)
         status = qdri_rows_move(&rows, saved->begin, saved->n, saved->values);
     } else {
         for (int64_t first = 0, n = 0; first < saved->n && status == QDR_OK; first += n) {
-            n = saved->n - first < QDRI_PIECE_ELEMS ? saved->n - first : QDRI_PIECE_ELEMS;
+            n = qdri_least(saved->n - first, QDRI_PIECE_ELEMS);
             char *values = (char *)saved->values + (size_t)first * qdr_dtype_bytes(saved->dtype);
             status = qdri_rows_move(&rows, saved->begin + first, n, self->elements);
             if (status == QDR_OK) status = put(self, values, saved->dtype, type, n);

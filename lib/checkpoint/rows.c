@@ -5,6 +5,7 @@
 
 #include "checkpoint/crc.h"
 #include "core/block.h"
+#include "core/size.h"
 #include "quadrille/coll.h"
 
 enum {
@@ -80,10 +81,10 @@ static qdr_status move_turned(const qdri_rows *rows, const qdr_parameter_run *ru
                               qdri_crc_runs *crcs)
 {
     const size_t row_bytes = (size_t)run->n_cols * rows->elem_bytes;
-    const int64_t fit = (int64_t)(QDRI_BAND_BYTES / row_bytes), most = fit < MOST_BAND_ROWS ? fit : MOST_BAND_ROWS;
+    const int64_t fit = (int64_t)(QDRI_BAND_BYTES / row_bytes), most = qdri_least(fit, MOST_BAND_ROWS);
     uint32_t crc = 0;
     for (int64_t row = 0; row < run->n_rows; row += most) {
-        const int64_t n = run->n_rows - row < most ? run->n_rows - row : most;
+        const int64_t n = qdri_least(run->n_rows - row, most);
         char *lines = values + (size_t)(run->offset + row) * rows->elem_bytes;
         if (!rows->is_reading) turn(rows, lines, n, run->n_cols, run->col_step);
         QDR_TRY(move_band(rows, row, n, row_bytes, s, &crc, crcs));
@@ -189,7 +190,7 @@ static qdr_status exchange_run(qdri_rows *rows, const qdr_parameter_run *run, ch
 {
     const int64_t piece_bytes = run->n_cols * (int64_t)rows->elem_bytes, most = EXCHANGED_BYTES / piece_bytes;
     for (int64_t row = 0; row < run->n_rows; row += most) {
-        const int64_t n = run->n_rows - row < most ? run->n_rows - row : most;
+        const int64_t n = qdri_least(run->n_rows - row, most);
         char *at = values + (size_t)(run->offset + row * run->row_step) * rows->elem_bytes;
         QDR_TRY(move_exchanged(rows, run, row, n, at));
     }

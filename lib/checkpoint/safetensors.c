@@ -189,7 +189,7 @@ static qdr_status read_converted(const qdri_tensor_entry *entry, int64_t first, 
     void *chunk = NULL;
     qdr_status status = qdri_calloc((size_t)most, (size_t)each, "elements of a file", &chunk);
     for (int64_t done = 0; done < n && status == QDR_OK; done += most) {
-        const int64_t some = n - done < most ? n - done : most;
+        const int64_t some = qdri_least(n - done, most);
         status = qdri_tensor_file_read(entry->file, entry->file->data_at + entry->tensor->begin + (first + done) * each,
                                        (size_t)(some * each), chunk);
         if (status == QDR_OK) qdri_convert(as, (char *)host + (size_t)done * qdr_dtype_bytes(as), type, chunk, some);
@@ -246,10 +246,10 @@ qdr_status qdr_safetensors_verify(const qdr_safetensors *file, int index)
     if (!tensor->has_crc)
         return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s has no checksum of tensor %s; convert the file to add them",
                         qdri_shown(entry->file->path).text, qdri_shown(tensor->name).text);
-    const int64_t most = tensor->bytes < QDRI_FILE_CHUNK ? tensor->bytes : QDRI_FILE_CHUNK;
+    const int64_t most = qdri_least(tensor->bytes, QDRI_FILE_CHUNK);
     qdr_status status = qdri_calloc((size_t)most, 1, "elements of a file", &chunk);
     for (int64_t done = 0; done < tensor->bytes && status == QDR_OK; done += most) {
-        const int64_t left = tensor->bytes - done, some = left < most ? left : most;
+        const int64_t left = tensor->bytes - done, some = qdri_least(left, most);
         status = qdri_tensor_file_read(entry->file, entry->file->data_at + tensor->begin + done, (size_t)some, chunk);
         if (status == QDR_OK) crc = qdri_crc(crc, chunk, (size_t)some);
     }

@@ -89,11 +89,6 @@ static qdr_status fetch(const qdr_checkpoint *self, const qdri_saved *saved, int
     return QDR_OK;
 }
 
-static int64_t piece_of(const qdri_saved *saved, int64_t first)
-{
-    return saved->n - first < QDRI_PIECE_ELEMS ? saved->n - first : QDRI_PIECE_ELEMS;
-}
-
 qdr_status qdri_checkpoint_copy(qdr_checkpoint *self)
 {
     const size_t each = qdr_dtype_bytes(self->contents.dtype);
@@ -101,7 +96,7 @@ qdr_status qdri_checkpoint_copy(qdr_checkpoint *self)
     for (int i = 0; i < self->contents.n; i++) {
         const qdri_saved *saved = &self->contents.saved[i];
         for (int64_t first = 0, n = 0; first < saved->n; first += n, to += (size_t)n * each) {
-            n = piece_of(saved, first);
+            n = qdri_least(saved->n - first, QDRI_PIECE_ELEMS);
             QDR_TRY(fetch(self, saved, first, n, to));
         }
     }
@@ -148,7 +143,7 @@ static qdr_status write_tensor(qdr_checkpoint *self, int index, char *copy, qdr_
         status = qdri_rows_move(&rows, saved->begin, saved->n, copy ? copy : saved->values);
     } else {
         for (int64_t first = 0, n = 0; first < saved->n && status == QDR_OK; first += n) {
-            n = piece_of(saved, first);
+            n = qdri_least(saved->n - first, QDRI_PIECE_ELEMS);
             status = fetch(self, saved, first, n, self->host.elements);
             if (status == QDR_OK) status = qdri_rows_move(&rows, saved->begin + first, n, self->host.elements);
         }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/codec_format.h"
+#include "core/size.h"
 #include "dev/cpu/narrow.h"
 
 /* Of fp32 arithmetic, relative: one division; a rotation, whose maximum the kernels find in fp32. */
@@ -206,7 +207,7 @@ int64_t qdri_message_wrong(const qdri_message *message, const qdri_message_copy 
     const char *wire = copy->wire;
     errors->n_messages++;
     for (int64_t begin = 0; begin < message->n; begin += run) {
-        const int64_t end = begin + run < message->n ? begin + run : message->n;
+        const int64_t end = qdri_least(begin + run, message->n);
         for (int64_t at = begin; at < end; at += most) {
             const block b = {.codec = message->codec,
                              .exact = copy->exact + at,

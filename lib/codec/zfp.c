@@ -13,6 +13,7 @@ int qdri_has_zfp(void) { return QDRI_HAVE_ZFP; }
 #if QDRI_HAVE_ZFP
 #include <zfp.h>
 
+#include "core/size.h"
 #include "dev/cpu/narrow.h"
 
 /* A segment has a whole number of words at any rate. */
@@ -107,8 +108,6 @@ static void decode_block(coder *c, const zfp_work *w, int64_t at, int n)
     store(w, at, n, x);
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static size_t bytes_of(const zfp_work *w, int64_t n)
 {
     const qdr_codec codec = {.kind = QDR_CODEC_ZFP, .rate = w->rate};
@@ -120,7 +119,7 @@ static void code_segment(coder *c, const zfp_work *w, int64_t at, int64_t n)
 {
     zfp_stream_rewind(c->zfp);
     for (int64_t i = 0; i < n; i += BLOCK)
-        (w->encodes ? encode_block : decode_block)(c, w, at + i, (int)least(BLOCK, n - i));
+        (w->encodes ? encode_block : decode_block)(c, w, at + i, (int)qdri_least(BLOCK, n - i));
 }
 
 static qdr_status run_work(void *args)
@@ -130,8 +129,8 @@ static qdr_status run_work(void *args)
     coder c;
     QDR_TRY(coder_open(&c, w->rate));
     for (int64_t run = 0, at = 0; run < w->n; run += w->run)
-        for (const int64_t end = least(run + w->run, w->n); at < end;) {
-            const int64_t n = least(SEGMENT, end - at);
+        for (const int64_t end = qdri_least(run + w->run, w->n); at < end;) {
+            const int64_t n = qdri_least(SEGMENT, end - at);
             const size_t bytes = bytes_of(w, n);
             if (!w->encodes) memcpy(c.words, wire, bytes);
             code_segment(&c, w, at, n);

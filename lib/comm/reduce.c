@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "comm/internal.h"
+#include "core/size.h"
 #include "dev/cpu/narrow.h"
 
 enum { BLOCK = 1024 }; /* elements that stay in the L1 cache while all sources are added */
@@ -86,7 +87,7 @@ void qdri_reduce_twice(qdr_dtype dtype, qdr_reduce op, void *dst, void *copy, co
         return;
     }
     for (int64_t at = 0; at < n; at += BLOCK) {
-        const int64_t n_block = n - at < BLOCK ? n - at : BLOCK;
+        const int64_t n_block = qdri_least(n - at, BLOCK);
         if (qdri_is_narrow(dtype))
             reduce_block_narrow(dtype, combine, dst, copy, sources, n_sources, at, n_block);
         else

@@ -6,6 +6,7 @@
 
 #include "core/block.h"
 #include "core/order.h"
+#include "core/size.h"
 
 static int64_t unit_of(int64_t unit) { return unit ? unit : 1; }
 
@@ -121,7 +122,7 @@ int qdri_matrix_serves(const qdr_matrix *matrix, const qdri_rank_position *from,
 static qdr_range range_common(qdr_range a, qdr_range b)
 {
     const int64_t begin = a.begin > b.begin ? a.begin : b.begin;
-    const int64_t end = a.end < b.end ? a.end : b.end;
+    const int64_t end = qdri_least(a.end, b.end);
     return (qdr_range){begin, end > begin ? end : begin};
 }
 

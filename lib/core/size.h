@@ -11,6 +11,7 @@ QDR_NODISCARD qdr_status qdri_mul_elems(int64_t a, int64_t b, int64_t *product);
 QDR_NODISCARD qdr_status qdri_elems_bytes(int64_t n_elems, qdr_dtype dtype, size_t *bytes);
 /* *bytes = n_rows · n_cols · bytes of dtype. @retval QDR_ERR_SHAPE it does not fit */
 QDR_NODISCARD qdr_status qdri_block_bytes(int64_t n_rows, int64_t n_cols, qdr_dtype dtype, size_t *bytes);
+static inline int64_t qdri_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t qdri_ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 static inline int64_t qdri_round_up(int64_t a, int64_t b) { return qdri_ceil_div(a, b) * b; }
 /* The greatest; neither is negative, and not both are 0. */

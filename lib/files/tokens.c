@@ -32,8 +32,6 @@ struct qdr_tokens {
     qdr_tokens_info info;
 };
 
-static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- opening ---- */
 
 static qdr_status check_new(const qdr_tokens *t, const qdri_token_file *file)
@@ -195,7 +193,7 @@ qdr_status qdr_tokens_get_info(const qdr_tokens *t, qdr_tokens_info *info)
 static qdr_status read_source(const qdr_tokens *t, const source *s, int64_t first, int64_t n, int32_t *to)
 {
     for (const qdri_token_file *file = s->files; n; file++) {
-        const int64_t from = first - file->at, some = lesser(n, file->n - from);
+        const int64_t from = first - file->at, some = qdri_least(n, file->n - from);
         if (some <= 0) continue;
         QDR_TRY(qdri_token_file_read(file, t->limit, from, some, to));
         first += some, to += some, n -= some;
@@ -227,7 +225,7 @@ static qdr_status find_documents(const qdr_tokens *t, const source *s, int64_t f
 static qdr_status put_window(const qdr_tokens *t, const source *s, int64_t first, int64_t end, int32_t *scratch,
                              const qdr_token_rows *rows, int64_t i)
 {
-    const int64_t context = t->opts.context, n = lesser(context + 1, end - first);
+    const int64_t context = t->opts.context, n = qdri_least(context + 1, end - first);
     int32_t *tokens = scratch, *keys = scratch + context + 1, key = 0;
     memset(scratch, 0, 2 * (size_t)(context + 1) * sizeof *scratch);
     if (n > 0) QDR_TRY(read_source(t, s, first, n, tokens));
@@ -327,7 +325,7 @@ qdr_status qdr_tokens_read(const qdr_tokens *t, int64_t first, int64_t n, int32_
     const source *s = t ? t->sources : NULL;
     if (!t || !to || first < 0 || n < 0) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: NULL, or a number below 0");
     for (; n && s < t->sources + t->n_sources; first -= s++->n) {
-        const int64_t some = lesser(n, s->n - first);
+        const int64_t some = qdri_least(n, s->n - first);
         if (some <= 0) continue;
         QDR_TRY(read_source(t, s, first, some, to));
         to += some, n -= some, first += some;

@@ -44,7 +44,7 @@ enum { BLOCK_ELEMS = 1 << 16 };
 static qdr_status fill(qdr_stream *stream, void *memory, int64_t n_elems, const void *block, size_t each)
 {
     for (int64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
-        const int64_t n = n_elems - at < BLOCK_ELEMS ? n_elems - at : BLOCK_ELEMS;
+        const int64_t n = qdri_least(n_elems - at, BLOCK_ELEMS);
         QDR_TRY(qdri_copy(stream, (char *)memory + (size_t)at * each, block, (size_t)n * each));
     }
     return QDR_OK;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "comm/mpi/internal.h"
+#include "core/size.h"
 
 enum {
     CHUNK_BYTES = 32 << 10, /* a chunk stays in a core's cache between its sum and its copies */
@@ -127,7 +128,7 @@ static void sum_part(const qdri_coll_run *run)
     int64_t begin, n;
     qdri_coll_part(coll, size, run->comm->rank, &begin, &n);
     for (int64_t at = 0; at < n; at += n_chunk) {
-        const int64_t n_now = n - at < n_chunk ? n - at : n_chunk;
+        const int64_t n_now = qdri_least(n - at, n_chunk);
         void *to = qdri_at_mutable(coll->recv, copies ? begin + at : at, coll->dtype);
         for (int j = 0; j < size; j++) chunks[j] = qdri_at(comm->sources[j], begin + at, coll->dtype);
         void *next = copies ? target_at(run, 1, begin + at) : to;

@@ -2,6 +2,7 @@
 /* Products on the CPU: f32 and f64 through BLAS, or plain C without BLAS; bf16 through oneDNN if the machine has bf16
  * instructions, else converted, as f16 always is. Each library computes on one thread, and the device's threads share
  * C, so that no second team of threads waits for work. */
+#include "core/size.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
 #include "dev/cpu/pool.h"
@@ -57,7 +58,6 @@ typedef struct gemm_parts {
 #define PART_PRODUCTS 4194304.0 /* multiplications of the smallest part: about 50 µs in f32 */
 enum { BLAS_ROWS = 24, ONEDNN_UNIT = 64, ONEDNN_LEAST = 256, ONEDNN_PARTS_MOST = 64 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t bound_of(const gemm_parts *of, int64_t part)
 {
     return part == of->n_parts ? of->n : of->n / of->unit * part / of->n_parts * of->unit;
@@ -82,7 +82,7 @@ static gemm_parts divide(const qdri_gemm *g, int n_threads)
     const double products = (double)g->m * (double)g->n * (double)g->k / PART_PRODUCTS;
     if (runs_in_onednn(g)) return divide_for_onednn(g, products);
     const int64_t n_parts = products < (double)n_threads ? (int64_t)products : n_threads;
-    const int64_t most = least(n_parts, g->m / BLAS_ROWS);
+    const int64_t most = qdri_least(n_parts, g->m / BLAS_ROWS);
     return (gemm_parts){g, 0, g->m, BLAS_ROWS, most < 1 ? 1 : most};
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of BF16 and F16 on machines without such products, and of factors rounded to fp8: blocks of A and B are
  * converted to fp32, multiplied by sgemm, and summed over k in fp32; C is rounded once, at the end. */
+#include "core/size.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
 #include "dev/cpu/pool.h"
@@ -16,8 +17,6 @@ typedef struct operand {
     qdri_rounding rounding;
     float scale;
 } operand;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Converts a stored row to fp32. */
 static void load_row(const operand *x, float *to, int64_t row, int64_t col, int64_t n_cols)
@@ -49,7 +48,7 @@ static void find_scale(operand *x, float *panel, int64_t n_rows, int64_t n_cols)
     if (!x->rounding) return;
     for (int64_t r = 0; r < n_rows; r++) {
         for (int64_t c = 0; c < n_cols; c += EDGE) {
-            const int64_t n = least(EDGE, n_cols - c);
+            const int64_t n = qdri_least(EDGE, n_cols - c);
             load_row(x, panel, r, c, n);
             for (int64_t i = 0; i < n; i++) {
                 const uint32_t size = qdri_float_bits(panel[i]) & 0x7fffffffu;
@@ -78,8 +77,8 @@ static void store_panel(const qdri_gemm *g, const float *panel, int64_t i, int64
 /* One block of C, over all of k. */
 static void gemm_block(const qdri_gemm *g, const operand *factors, float *panels, int64_t i, int64_t j)
 {
-    const int64_t m = least(EDGE, g->m - i);
-    const int64_t n = least(EDGE, g->n - j);
+    const int64_t m = qdri_least(EDGE, g->m - i);
+    const int64_t n = qdri_least(EDGE, g->n - j);
     float *a = panels;
     float *b = a + (size_t)EDGE * EDGE;
     float *sums = b + (size_t)EDGE * EDGE;
@@ -94,7 +93,7 @@ static void gemm_block(const qdri_gemm *g, const operand *factors, float *panels
         part.beta = g->beta;
     }
     for (int64_t l = 0; l < g->k; l += EDGE) {
-        part.k = least(EDGE, g->k - l);
+        part.k = qdri_least(EDGE, g->k - l);
         part.lda = g->trans_a ? m : part.k;
         part.ldb = g->trans_b ? part.k : n;
         load_operand(&factors[0], a, i, l, m, part.k);

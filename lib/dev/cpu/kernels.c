@@ -4,6 +4,7 @@
 
 #include "core/codec_format.h"
 #include "core/environment.h"
+#include "core/size.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
 #include "dev/rates.h"
@@ -136,7 +137,7 @@ static qdr_status message_check(const qdri_kernel *kernel)
     const int64_t n_bytes = kernel->u.codec.n_bytes ? *kernel->u.codec.n_bytes : most;
     int64_t at = 0, left = kernel->u.codec.n;
     while (left > 0 && !(most > 0 && n_bytes > most)) {
-        const int64_t n = left < QDRI_LOSSLESS_BLOCK ? left : QDRI_LOSSLESS_BLOCK;
+        const int64_t n = qdri_least(left, QDRI_LOSSLESS_BLOCK);
         const int how = at + QDRI_LOSSLESS_HEADER <= n_bytes ? wire[at + 1] : -1;
         const int is_known = how == QDRI_LOSSLESS_PLAIN || (how == QDRI_LOSSLESS_PACKED && n == QDRI_LOSSLESS_BLOCK);
         if (!is_known) break;
