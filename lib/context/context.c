@@ -152,8 +152,7 @@ out:
 
 qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts, qdr_context **ctx)
 {
-    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
-    *ctx = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("context", ctx));
     if (!world) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the world is NULL; qdr_local_run() makes one");
     const int size = qdri_local_world_size(world);
     if (rank < 0 || rank >= size)
@@ -297,8 +296,7 @@ qdr_status qdr_broadcast(qdr_context *ctx, int root, void *data, size_t bytes)
 
 qdr_status qdr_mem_alloc(qdr_context *ctx, size_t bytes, void **data)
 {
-    if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "memory: the result pointer is NULL");
-    *data = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("memory", data));
     QDR_TRY(check_context(ctx, "memory"));
     qdri_mem_piece *piece = NULL;
     QDR_TRY(QDRI_NEW(1, "a piece of memory", &piece));
@@ -356,8 +354,7 @@ qdr_status qdr_copy(qdr_context *ctx, void *dst, const void *src, size_t bytes, 
 
 qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream)
 {
-    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");
-    *stream = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("stream", stream));
     QDR_TRY(check_context(ctx, "stream"));
     QDR_TRY(qdri_stream_create(ctx->dev, QDRI_STREAM_COMPUTE, stream));
     qdri_stream_keep(*stream, &ctx->life);
@@ -366,8 +363,7 @@ qdr_status qdr_stream_create(qdr_context *ctx, qdr_stream **stream)
 
 qdr_status qdr_stream_wrap_cuda(qdr_context *ctx, struct CUstream_st *cuda_stream, qdr_stream **stream)
 {
-    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");
-    *stream = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("stream", stream));
     QDR_TRY(check_context(ctx, "stream"));
     QDR_TRY(qdri_stream_wrap(ctx->dev, cuda_stream, stream));
     qdri_stream_keep(*stream, &ctx->life);
@@ -422,8 +418,7 @@ qdr_status qdr_stream_stamp(qdr_stream *stream, int64_t *nanosecs)
 
 qdr_status qdr_event_create(qdr_context *ctx, qdr_event **event)
 {
-    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the result pointer is NULL");
-    *event = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("event", event));
     QDR_TRY(check_context(ctx, "event"));
     QDR_TRY(qdri_event_create(ctx->dev, event));
     qdri_event_keep(*event, &ctx->life);

@@ -56,8 +56,7 @@ int64_t qdri_context_n_record_runs(const qdr_context *ctx) { return ctx->n_recor
 qdr_status qdr_graph_end(qdr_context *ctx, qdr_graph **graph)
 {
     qdr_graph *made = NULL;
-    if (!graph) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the result pointer is NULL");
-    *graph = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("graph", graph));
     if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "graph: the context is NULL");
     const qdr_status status = QDRI_NEW(1, "a graph", &made);
     void *record = NULL;

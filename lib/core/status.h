@@ -51,6 +51,10 @@ void qdri_share_last_error(char *(*find)(void));
         if ((status) != QDR_OK) goto out;                                                                              \
     } while (0)
 
+/* *result = NULL, which it stays after an error. @retval QDR_ERR_ARGUMENT  result is NULL */
+#define QDRI_CLEAR_POINTER(who, result)                                                                                \
+    ((result) ? (*(result) = NULL, QDR_OK) : QDR_FAIL(QDR_ERR_ARGUMENT, who ": the result pointer is NULL"))
+
 /* @retval QDR_ERR_ARGUMENT  an option that is 0 or 1 is neither */
 QDR_NODISCARD qdr_status qdri_check_switch(const char *who, const char *option, int value);
 

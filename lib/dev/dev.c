@@ -96,8 +96,7 @@ static qdr_status fail_memory(qdri_dev *dev, const char *what, size_t bytes)
 
 static qdr_status allocate(qdri_dev *dev, int is_shared, const char *what, size_t bytes, void **data)
 {
-    if (!data) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the result pointer is NULL");
-    *data = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("device memory", data));
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "device memory: the device is NULL");
     QDR_TRY(qdri_dev_raise(dev));
     const qdr_status status = dev->table->mem_alloc(dev, is_shared, bytes, data);
@@ -242,8 +241,7 @@ void qdri_reserve_kernel(qdr_stream *stream, size_t bytes)
 
 qdr_status qdri_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stream **stream)
 {
-    if (!stream) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the result pointer is NULL");
-    *stream = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("stream", stream));
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "stream: the device is NULL");
     QDR_TRY(qdri_dev_raise(dev));
     return dev->table->stream_create(dev, kind, stream);
@@ -344,8 +342,7 @@ qdri_dev *qdri_stream_dev(const qdr_stream *stream) { return stream->dev; }
 
 qdr_status qdri_event_create(qdri_dev *dev, qdr_event **event)
 {
-    if (!event) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the result pointer is NULL");
-    *event = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("event", event));
     if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "event: the device is NULL");
     QDR_TRY(qdri_dev_raise(dev));
     return dev->table->event_create(dev, event);

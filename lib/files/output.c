@@ -291,8 +291,7 @@ static int open_any(qdr_output *output)
 
 qdr_status qdr_output_open(const char *what, const char *path, qdr_output_kind kind, qdr_output **output)
 {
-    if (!output) return QDR_FAIL(QDR_ERR_ARGUMENT, "output: the result pointer is NULL");
-    *output = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("output", output));
     if (!what || !path || (unsigned)kind > QDR_OUTPUT_LOG)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "output: the name or the path is NULL, or the kind %d is unknown", (int)kind);
     if (strcmp(path, "-") == 0)

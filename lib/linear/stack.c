@@ -50,8 +50,7 @@ static qdr_status create(qdr_grid *grid, const qdr_stack_opts *given, qdri_facts
 
 qdr_status qdr_stack_create(qdr_grid *grid, const qdr_stack_opts *opts, qdr_stack **stack)
 {
-    if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the result pointer is NULL");
-    *stack = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("stack", stack));
     if (!grid) return QDR_FAIL(QDR_ERR_ARGUMENT, "stack: the grid is NULL");
     qdri_facts facts = {0};
     const qdr_status made = create(grid, opts, &facts, stack);

@@ -187,8 +187,7 @@ static qdr_status create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw
 
 qdr_status qdr_adamw_create(qdr_stack *stack, const qdr_adamw_opts *opts, qdr_adamw **optimizer)
 {
-    if (!optimizer) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the result pointer is NULL");
-    *optimizer = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("adamw", optimizer));
     if (!stack) return QDR_FAIL(QDR_ERR_ARGUMENT, "adamw: the stack is NULL");
     qdri_facts facts = {0};
     qdr_adamw_opts own = {QDR_INIT(qdr_adamw_opts)};

@@ -11,8 +11,7 @@
 qdr_status qdr_topo_load(const qdr_topo_opts *given, qdr_topo **topo)
 {
     qdr_topo_opts opts = {QDR_INIT(qdr_topo_opts)};
-    if (!topo) return QDR_FAIL(QDR_ERR_ARGUMENT, "topology: the result pointer is NULL");
-    *topo = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("topology", topo));
     if (given) QDR_TRY(QDRI_TAKE(qdr_topo_opts, given, &opts));
     const char *xml = opts.xml ? opts.xml : getenv("HWLOC_XMLFILE");
     topo_loader loader = {0};

@@ -152,8 +152,7 @@ static const qdri_dev_table cpu_table = {
 qdr_status qdri_dev_create_cpu(int n_threads, qdri_dev **dev)
 {
     qdri_cpu_dev *made = NULL;
-    if (!dev) return QDR_FAIL(QDR_ERR_ARGUMENT, "device: the result pointer is NULL");
-    *dev = NULL;
+    QDR_TRY(QDRI_CLEAR_POINTER("device", dev));
     if (n_threads < 1) return QDR_FAIL(QDR_ERR_ARGUMENT, "device: %d threads; use at least 1", n_threads);
     QDR_TRY(QDRI_NEW(1, "the device", &made));
     qdri_dev_init(&made->base, &cpu_table);
