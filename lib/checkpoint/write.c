@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This rank's part of a save: from device memory to the file. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/crc.h"

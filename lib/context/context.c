@@ -152,7 +152,8 @@ out:
 
 qdr_status qdr_context_create_local(qdr_local_world *world, int rank, const qdr_context_opts *opts, qdr_context **ctx)
 {
-    QDR_TRY(QDRI_CLEAR_POINTER("context", ctx));
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
+    *ctx = NULL;
     if (!world) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the world is NULL; qdr_local_run() makes one");
     const int size = qdri_local_world_size(world);
     if (rank < 0 || rank >= size)

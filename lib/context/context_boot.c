@@ -45,7 +45,8 @@ qdr_status qdr_context_create_boot(int rank, int size, const qdr_boot *boot, con
     qdr_context_opts taken;
     qdr_boot callbacks;
     qdri_watch_opts watch;
-    QDR_TRY(QDRI_CLEAR_POINTER("context", ctx));
+    if (!ctx) return QDR_FAIL(QDR_ERR_ARGUMENT, "context: the result pointer is NULL");
+    *ctx = NULL;
     if (size < 1 || rank < 0 || rank >= size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "context: rank %d of %d; use 0 … size-1", rank, size);
     QDR_TRY(take_boot(boot, &callbacks)); /* NULL: there is no way to communicate */

@@ -5,7 +5,6 @@
 #include "core/group.h"
 #include "core/kernels.h"
 #include "core/size.h"
-#include "quadrille_private/names.h"
 
 /* Messages of so many elements, in blocks of any size and codes of any bits, fill whole QDRI_CODED_ALIGN. */
 enum { WHOLE_ELEMS = 1024, WHOLE_ROWS = 16, MOST_SHARES = 8 };

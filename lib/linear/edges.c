@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Edges: inputs of a stack, and queries about activations. */
-#include <stdlib.h>
-
 #include "core/size.h"
 #include "core/sized.h"
 #include "linear/describe.h"

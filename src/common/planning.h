@@ -6,7 +6,6 @@
 
 #include <jansson.h>
 #include <quadrille/plan.h>
-#include <stdio.h>
 
 #include "common/levels.h"
 #include "common/options.h"

@@ -2,7 +2,6 @@
 /* Which build of the library runs: the version is the same for all commits between two releases. */
 #define _GNU_SOURCE 1 /* dl_iterate_phdr */
 #include <link.h>
-#include <quadrille/types.h>
 #include <quadrille/version.h>
 #include <stdint.h>
 #include <string.h>

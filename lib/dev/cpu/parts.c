@@ -62,8 +62,8 @@ static qdr_status run_heads(const void *user, int64_t piece, int thread)
     return QDR_OK;
 }
 
-/* Sums over all rows and heads are not divided, those over the rows of a head by heads; where there are no heads or rows
- * sums are cleared. */
+/* Sums over all rows and heads are not divided, those over the rows of a head by heads; without heads or rows sums are
+ * cleared. */
 static void divide_attention(parts *self)
 {
     const qdri_kernel *kernel = self->kernel;
