@@ -137,16 +137,18 @@ static void add_libraries(doctor_report *report)
 
 /* ---- links ---- */
 
+static int is_alike(const qdr_topo_gpu_link *a, const qdr_topo_gpu_link *b)
+{
+    return a->link == b->link && a->peer == b->peer && !(a->rate < b->rate) && !(a->rate > b->rate);
+}
+
 /* Counts the links that are like links[first]; 0 if an earlier one is. */
 static int count_links(const qdr_topo *topo, int first)
 {
+    const qdr_topo_gpu_link *link = qdr_topo_gpu_link_at(topo, first);
     int n = 0;
     for (int i = 0; i < topo->n_gpu_links; i++) {
-        if (!(qdr_topo_gpu_link_at(topo, i)->link == qdr_topo_gpu_link_at(topo, first)->link &&
-              qdr_topo_gpu_link_at(topo, i)->peer == qdr_topo_gpu_link_at(topo, first)->peer &&
-              !(qdr_topo_gpu_link_at(topo, i)->rate < qdr_topo_gpu_link_at(topo, first)->rate) &&
-              !(qdr_topo_gpu_link_at(topo, i)->rate > qdr_topo_gpu_link_at(topo, first)->rate)))
-            continue;
+        if (!is_alike(qdr_topo_gpu_link_at(topo, i), link)) continue;
         if (i < first) return 0;
         n++;
     }
