@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The main example: trains a small GPT on the King James Bible with 4 ranks on a 2x2x1x1 grid, then generates a few
 # lines of text.
-# sh examples/run.sh [OPTION OF train_gpt...]. Installs what is missing (Debian, Ubuntu), builds in build/, writes to
+# sh examples/run.sh [OPTION OF train...]. Installs what is missing (Debian, Ubuntu), builds in build/, writes to
 # out/.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -17,7 +17,7 @@ case $missing in
 esac
 
 say "building (log: build-logs/examples.log)"
-build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
+build_targets="examples/train examples/transformer_layer examples/linear src/quadrille"
 # An existing build folder keeps its configuration, with tests or without.
 options=-Dtests=false
 ! configured build || options=$(recorded_options build)
@@ -41,7 +41,7 @@ fi
 # The learning rate falls along half a cosine to the end, so the number of steps is fixed: under three minutes on two
 # cores.
 # shellcheck disable=SC2086 # words
-$start build/examples/train_gpt --grid 2x2x1x1 $local --steps 2600 --log out/run.jsonl --plot out/loss.svg "$@" \
+$start build/examples/train --grid 2x2x1x1 $local --steps 2600 --log out/run.jsonl --plot out/loss.svg "$@" \
     </dev/null || exit $?
 
 cat >&2 <<EOF
@@ -49,9 +49,9 @@ cat >&2 <<EOF
 log of each step   out/run.jsonl
 picture            out/loss.svg
 try next
-  data parallel    mpiexec.mpich -n 2 build/examples/train_gpt --grid 1x1x1x2 --layers 2 --steps 10000
-  your own text    mpiexec.mpich -n 4 build/examples/train_gpt FILE --grid 2x1x2x1 --layout scattered
-  without MPI      build/examples/train_gpt --local 4 --grid 1x2x2x1
+  data parallel    mpiexec.mpich -n 2 build/examples/train --grid 1x1x1x2 --layers 2 --steps 10000
+  your own text    mpiexec.mpich -n 4 build/examples/train FILE --grid 2x1x2x1 --layout scattered
+  without MPI      build/examples/train --local 4 --grid 1x2x2x1
   one layer        mpiexec.mpich -n 4 build/examples/transformer_layer --grid 2x2x1x1
-  all options      build/examples/train_gpt --help
+  all options      build/examples/train --help
 EOF

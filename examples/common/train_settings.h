@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of train_gpt: what is given, what a checkpoint says, and what is usual. */
+/* The command line of train: what is given, what a checkpoint says, and what is usual. */
 #ifndef EXAMPLES_TRAIN_SETTINGS_H
 #define EXAMPLES_TRAIN_SETTINGS_H
 

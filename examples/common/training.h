@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of train_gpt on one rank, and the parts of a run. All functions that give a status are collective. */
+/* The state of train on one rank, and the parts of a run. All functions that give a status are collective. */
 #ifndef EXAMPLES_TRAINING_H
 #define EXAMPLES_TRAINING_H
 

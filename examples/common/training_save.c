@@ -30,7 +30,7 @@ json_t *training_note(const training *run, int64_t n_steps)
 {
     char crc[16];
     snprintf(crc, sizeof crc, "%08lx", (unsigned long)run->text.crc);
-    json_t *note = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "program", "train_gpt", "step", (json_int_t)n_steps,
+    json_t *note = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "program", "train", "step", (json_int_t)n_steps,
                              "sequences", (json_int_t)training_sequences(run, n_steps), "text_bytes",
                              (json_int_t)run->text.info.n_tokens, "text_crc32", crc, NOTE_NETWORK,
                              run->set->network.architecture, NOTE_CONFIG, describe_network(run));

@@ -154,7 +154,7 @@ static void print_rest(conversion *c)
                (long long)net->head_size, net->norm_epsilon);
     if (c->naming.from && !to && config->is_of_note && !config->has_network)
         printf("no config.json lies beside %s: only names are converted%s\n", ckpt_show(c->path).text,
-               strcmp(c->options->from, "gpt2") == 0 ? ", and train_gpt --load needs --heads" : "");
+               strcmp(c->options->from, "gpt2") == 0 ? ", and train --load needs --heads" : "");
     if (*c->config_path) printf("%s: that of this network\n", ckpt_show(c->config_path).text);
     if (to && *config->lack) printf("no config.json is written: %s\n", config->lack);
 }

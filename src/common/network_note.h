@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a checkpoint's note, a JSON object, says of its network: train_gpt writes and reads it, `quadrille ckpt convert`
+/* What a checkpoint's note, a JSON object, says of its network: train writes and reads it, `quadrille ckpt convert`
  * makes it of a config.json. */
 #ifndef QUADRILLE_SRC_COMMON_NETWORK_NOTE_H
 #define QUADRILLE_SRC_COMMON_NETWORK_NOTE_H

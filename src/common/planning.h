@@ -49,7 +49,7 @@ typedef struct codec_choice {
     qdr_codecs codecs;
 } codec_choice;
 enum { CODECS_BYTES = 768 };
-#define CODEC_HELP "codecs of messages between nodes, as in train_gpt --codec"
+#define CODEC_HELP "codecs of messages between nodes, as in train --codec"
 int take_codecs(const char *value, void *choice, failure *why);
 int take_codecs_or_auto(const char *value, void *choice, failure *why);
 

@@ -36,7 +36,7 @@ static const option_spec specs[] = {
     {"dtype", 0, "TYPE", "f32, f64, bf16, f16 or all (default)", OPTION_CHOICE, AT(dtype), .words = DTYPE_WORDS "|all"},
     {"cases", 0, "N", "random layers per grid, layout and type; default 8", OPTION_COUNT, AT(n_cases), 1, 1000000},
     {"codec", 0, "CODECS",
-     "codecs of messages, as in train_gpt --codec, always with inside and least=1; not zfp; f64 is never coded; "
+     "codecs of messages, as in train --codec, always with inside and least=1; not zfp; f64 is never coded; "
      "default: QDR_CODEC, for which bounds are not widened, else none",
      OPTION_OTHER, AT(codec), .take = take_bounded},
     OPTIONS_DEVICE(verify_options, device),

@@ -94,7 +94,7 @@ static const option_spec specs[] = {
     {"json", 0, NULL, "print one JSON object", OPTION_FLAG, AT(as_json)},
     {"csv", 0, NULL, "print comma-separated values", OPTION_FLAG, AT(as_csv)},
     {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best", OPTION_PICTURE, AT(svg)},
-    {"out", 'o', "FILE", "write the best plan to FILE, for train_gpt --plan and other programs", OPTION_TEXT, AT(out)},
+    {"out", 'o', "FILE", "write the best plan to FILE, for train --plan and other programs", OPTION_TEXT, AT(out)},
     OPTIONS_END,
 };
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What codecs do to training, as Markdown: sh tests/bench/codec_loss.sh [BUILD [SEEDS [STEPS [CODECS [GRIDS]]]]]. A GPT
-# of two layers on the King James Bible (examples/train_gpt, 8 sequences of 128 bytes), four ranks as 2x1x1x2 and
+# of two layers on the King James Bible (examples/train, 8 sequences of 128 bytes), four ranks as 2x1x1x2 and
 # 1x1x2x2, all messages coded, also those inside the node. Validation losses beside those of the same seed without
 # codecs, and their means over the seeds. Then, as root, the time of a step with the ranks on four nodes (network
 # namespaces, links of 200 Mbit/s). CODECS, GRIDS: some of them, separated by blanks. Half a minute a run on two cores;
@@ -9,7 +9,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-ninja -C "$build" examples/train_gpt >/dev/null
+ninja -C "$build" examples/train >/dev/null
 export OPENBLAS_NUM_THREADS=1
 exec python3 - "$build" "${2:-3}" "${3:-400}" "${4:-}" "${5:-}" <<'EOP'
 import json
@@ -28,7 +28,7 @@ CODECS = {"safe": (None, 0.005), "hybrid": (None, 0.005), "zhybrid": (None, 0.00
 
 
 def run(grid, *words, before=()):
-    command = [*before, f"{BUILD}/examples/train_gpt", "--grid", grid, "--layers", "2", "--batch", "8", "--val-every",
+    command = [*before, f"{BUILD}/examples/train", "--grid", grid, "--layers", "2", "--batch", "8", "--val-every",
                "1000000", "--sample", "0", "--threads", "1", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

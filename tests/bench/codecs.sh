@@ -3,12 +3,12 @@
 # Coded collectives over a network, as Markdown: sh tests/bench/codecs.sh [BUILD [ROUNDS [PART]]]. Nodes are network
 # namespaces. PART sums: an all-reduce of 16 MiB with each codec, beside the same without one, the bytes on the links,
 # and that of PyTorch over gloo with messages of f16 (if python3-torch is there). PART steps: whole steps of
-# examples/train_gpt (4 layers, hidden 384, context 128). Default: both. Each round runs all codecs one after the other;
+# examples/train (4 layers, hidden 384, context 128). Default: both. Each round runs all codecs one after the other;
 # ratios are of one round. Needs root; use an idle machine: about ten minutes per round.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-ninja -C "$build" src/quadrille examples/train_gpt >/dev/null
+ninja -C "$build" src/quadrille examples/train >/dev/null
 export OPENBLAS_NUM_THREADS=1
 exec python3 - "$build" "${2:-3}" "${3:-sums steps}" <<'EOP'
 import json
@@ -64,7 +64,7 @@ def step(nodes, ranks, rate, grid, batch, preset, folder):
     log = os.path.join(folder, "log")
     if os.path.exists(log):
         os.remove(log)
-    in_network(nodes, ranks, rate, [f"{BUILD}/examples/train_gpt", *TRAIN, "--grid", grid, "--batch", str(batch),
+    in_network(nodes, ranks, rate, [f"{BUILD}/examples/train", *TRAIN, "--grid", grid, "--batch", str(batch),
                                     "--codec", preset, "--log", log])
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Levels of gradients and optimizer state over a network, as Markdown: sh tests/bench/levels.sh [BUILD [ROUNDS]]. Whole
-# steps of examples/train_gpt (4 layers, hidden 256, context 128, 32 sequences) on nodes that are network namespaces
+# steps of examples/train (4 layers, hidden 256, context 128, 32 sequences) on nodes that are network namespaces
 # with links of 200 Mbit/s: methods known by name on four nodes of two ranks, three levels on two nodes of four, and on
 # four nodes of one rank ZeRO-1 beside plain data parallelism, and how much of the returns is hidden. Then the model,
 # calibrated there, for each of them. Needs root; use an idle machine: about twenty minutes per round.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-ninja -C "$build" src/quadrille examples/train_gpt >/dev/null
+ninja -C "$build" src/quadrille examples/train >/dev/null
 export OPENBLAS_NUM_THREADS=1
 exec python3 - "$build" "${2:-1}" <<'EOP'
 import collections
@@ -69,7 +69,7 @@ def train(method, folder, steps, environment=(), batch=BATCH):
     if os.path.exists(log):
         os.remove(log)
     out = in_network(method.nodes, method.ranks,
-                     [f"{BUILD}/examples/train_gpt", *OPTIONS, "--grid", grid_of(method), "--levels",
+                     [f"{BUILD}/examples/train", *OPTIONS, "--grid", grid_of(method), "--levels",
                       f"{method.gradients},{method.state}", "--batch", str(batch), "--micro-batch",
                       str(per_cell(method, batch)), "--steps", str(steps), "--log", log], environment)
     with open(log, encoding="utf-8") as file:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An upper limit for the speed of examples/train_gpt: only the products of its layers, all those of one step (forward,
+/* An upper limit for the speed of examples/train: only the products of its layers, all those of one step (forward,
  * dX, dW), on P threads with one BLAS thread each, every matrix in its own memory. limit [P [SECONDS]]; prints tokens
  * per second, and GFLOP/s per thread. */
 #include <cblas.h>

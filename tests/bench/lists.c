@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lists of a GPT on all grids of 8 ranks: the memory that they need, how far it is from the largest sum of values
- * that are in use at the same time, the tasks and their waits, and the time to make all lists. train_gpt's network,
+ * that are in use at the same time, the tasks and their waits, and the time to make all lists. train's network,
  * but for what is given. Usage: lists [hidden [layers]] */
 #include <quadrille/quadrille.h>
 #include <stdio.h>

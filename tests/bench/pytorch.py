@@ -79,7 +79,7 @@ def trained(shape, grid, ranks, words, nodes=1):
     """Seconds of the median step, from the log."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        run([f"{ARGS.build}/examples/train_gpt", TEXT, "--grid", grid, *words, "--ctx", str(shape["context"]),
+        run([f"{ARGS.build}/examples/train", TEXT, "--grid", grid, *words, "--ctx", str(shape["context"]),
              "--batch", str(shape["sequences"]), "--steps", str(shape["steps"]), "--val-every", "1000000",
              "--val-windows", "1", "--sample", "1", "--log", log], ranks, nodes)
         with open(log, encoding="utf-8") as file:

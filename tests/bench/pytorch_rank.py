@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of what PyTorch does for comparison: the network of examples/train_gpt, or one of its layers.
+"""One rank of what PyTorch does for comparison: the network of examples/train, or one of its layers.
 
 usage, in each rank: pytorch_rank.py '{"case": "gpt", "llama" or "layer", "dtype": "f32" or "bf16" (autocast),
                                        "way": "eager", "compile", "ddp", "fsdp", "hsdp" or "tp", "layers": ...,

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-ninja -C "$build" tests/bench/one_rank tests/bench/bench_device tests/bench/limit examples/train_gpt >/dev/null
+ninja -C "$build" tests/bench/one_rank tests/bench/bench_device tests/bench/limit examples/train >/dev/null
 
 echo "## $(date -u +%Y-%m-%d), $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
 echo
@@ -33,12 +33,12 @@ limit() { # limit THREADS
 for i in 1 2 3; do
     limit 1
     limit 2
-    speed '1x1x1x1 local, one thread ' "$build/examples/train_gpt" --local 1 --threads 1 --grid 1x1x1x1
-    speed '1x1x1x2 local             ' "$build/examples/train_gpt" --local 2 --grid 1x1x1x2
-    speed '1x1x1x2 mpi               ' mpiexec.mpich -n 2 "$build/examples/train_gpt" --grid 1x1x1x2
-    speed '2x2x1x1 local             ' "$build/examples/train_gpt" --local 4 --grid 2x2x1x1
-    speed '2x2x1x1 mpi               ' mpiexec.mpich -n 4 "$build/examples/train_gpt" --grid 2x2x1x1
-    speed '2x2x1x1 mpi, scattered    ' mpiexec.mpich -n 4 "$build/examples/train_gpt" --grid 2x2x1x1 --layout scattered
+    speed '1x1x1x1 local, one thread ' "$build/examples/train" --local 1 --threads 1 --grid 1x1x1x1
+    speed '1x1x1x2 local             ' "$build/examples/train" --local 2 --grid 1x1x1x2
+    speed '1x1x1x2 mpi               ' mpiexec.mpich -n 2 "$build/examples/train" --grid 1x1x1x2
+    speed '2x2x1x1 local             ' "$build/examples/train" --local 4 --grid 2x2x1x1
+    speed '2x2x1x1 mpi               ' mpiexec.mpich -n 4 "$build/examples/train" --grid 2x2x1x1
+    speed '2x2x1x1 mpi, scattered    ' mpiexec.mpich -n 4 "$build/examples/train" --grid 2x2x1x1 --layout scattered
 done | sort
 echo
 echo "### The device"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two builds train alike, to the last bit: train_gpt on every grid of p ranks in both layouts and in f32, f64
+"""Whether two builds train alike, to the last bit: train on every grid of p ranks in both layouts and in f32, f64
 and bf16, with one panel and one part of the batch. Compares the losses of each step, printed with all their digits, and
 the sample.
 
@@ -29,7 +29,7 @@ def train(build, options):
     """What can differ, or what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        command = [os.path.join(build, "examples/train_gpt"), TEXT, *NETWORK, *options, "--log", log]
+        command = [os.path.join(build, "examples/train"), TEXT, *NETWORK, *options, "--log", log]
         env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Whole training steps over a network, as Markdown: sh tests/bench/train.sh [BUILD [ROUNDS]]. examples/train_gpt on four
+# Whole training steps over a network, as Markdown: sh tests/bench/train.sh [BUILD [ROUNDS]]. examples/train on four
 # nodes that are network namespaces with links of 200 Mbit/s, seconds per step with and without overlap, alternately;
 # also the time of the step without any communication (four processes, each with its share of the sequences), and the
 # minimum time for the bytes that a link carried. Needs root; use an idle machine: five minutes with three rounds.
@@ -11,7 +11,7 @@ rounds=${2:-3}
 steps=6
 options="--hidden 384 --heads 6 --layers 4 --ctx 128 --threads 1 --steps $steps --val-every 100000 --val-windows 1
     --sample 1"
-ninja -C "$build" examples/train_gpt >/dev/null
+ninja -C "$build" examples/train >/dev/null
 export OPENBLAS_NUM_THREADS=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -27,7 +27,7 @@ step_secs() { # step_secs SEQUENCES FILE...: of the slowest
 alone() { # alone SEQUENCES
     for i in 1 2 3 4; do
         # shellcheck disable=SC2086 # words
-        "$build/examples/train_gpt" $options --batch $(($1 / 4)) --local 1 --grid 1x1x1x1 >/dev/null 2>"$work/alone$i" &
+        "$build/examples/train" $options --batch $(($1 / 4)) --local 1 --grid 1x1x1x1 >/dev/null 2>"$work/alone$i" &
     done
     wait
     step_secs $(($1 / 4)) "$work"/alone?
@@ -35,7 +35,7 @@ alone() { # alone SEQUENCES
 on_wire() { # on_wire SEQUENCES GRID on|off
     # shellcheck disable=SC2086 # words
     sh tests/netlab/netlab.sh -n 4 -r 200mbit -- \
-        "$build/examples/train_gpt" $options --batch "$1" --grid "$2" --overlap "$3" >"$work/out" 2>&1
+        "$build/examples/train" $options --batch "$1" --grid "$2" --overlap "$3" >"$work/out" 2>&1
     step_secs "$1" "$work/out"
 }
 # Validation and the initial weights are transferred, too: at most a hundredth of this.

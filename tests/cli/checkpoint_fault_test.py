@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of train_gpt whose checkpoints cannot be written: full disks, files that may not be written, limits, two runs on
+"""Runs of train whose checkpoints cannot be written: full disks, files that may not be written, limits, two runs on
 one path, ranks that stop or are late, processes that are killed. Training goes on, and the older file stays whole.
 
 usage: checkpoint_fault_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--seed N]
@@ -142,7 +142,7 @@ class Others(Faults):
             os.mkdir(self.path(name))
         with open(self.path("two/a.partial"), "wb"):
             pass
-        program = os.path.abspath(os.path.join(base.ARGUMENTS.examples_dir, "train_gpt"))
+        program = os.path.abspath(os.path.join(base.ARGUMENTS.examples_dir, "train"))
         words = [base.ARGUMENTS.mpiexec]
         for name in ("one", "two"):
             words += [*([":"] if len(words) > 1 else []), "-n", "1", "sh", "-c", 'cd "$0" && exec "$@"',
@@ -165,7 +165,7 @@ class Others(Faults):
         self.train("1x1x1x1", *base.TINY, "--steps", "1", "--seed", "2", "--save", two)
         whole, other = contents_of(one), contents_of(two)
         self.assertEqual(len(whole), len(other))
-        program = os.path.abspath(os.path.join(base.ARGUMENTS.examples_dir, "train_gpt"))
+        program = os.path.abspath(os.path.join(base.ARGUMENTS.examples_dir, "train"))
         words = [base.ARGUMENTS.mpiexec]
         for name in ("one", "two"):
             words += [*([":"] if len(words) > 1 else []), "-n", "1", "sh", "-c", 'cd "$0" && exec "$@"',
@@ -300,7 +300,7 @@ class Ranks(Faults):
                              QDR_TIMEOUT="3")
         self.wait_for(lambda: os.path.exists(file), "nothing was saved")
         self.wait_for(lambda: os.path.exists(file + ".partial"), "no save was seen")
-        found = subprocess.run(["pgrep", "-f", "train_gpt .*" + file], capture_output=True, text=True, check=True)
+        found = subprocess.run(["pgrep", "-f", "train .*" + file], capture_output=True, text=True, check=True)
         ranks = [pid for pid in map(int, found.stdout.split()) if "mpi" not in self.program_of(pid)]
         self.assertEqual(len(ranks), 3)
         stopped = random.choice(ranks)

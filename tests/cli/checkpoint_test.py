@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of train_gpt that are saved, stopped, killed and continued: the same losses on any ranks, grid, levels, layout
+"""Runs of train that are saved, stopped, killed and continued: the same losses on any ranks, grid, levels, layout
 and type; the file byte by byte, with Python's json and zlib; full disks.
 
 usage: checkpoint_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--full] [--kills N] [--seed N]
@@ -33,7 +33,7 @@ MORE_SETTINGS = [("1x2x2x1", ()), ("3x1x1x2", ("--levels", "zero1", "--overlap",
 
 
 def words_of(grid, *words, by_mpi=False):
-    program = os.path.join(ARGUMENTS.examples_dir, "train_gpt")
+    program = os.path.join(ARGUMENTS.examples_dir, "train")
     start = [ARGUMENTS.mpiexec, "-n", str(ranks_of(grid)), program] if by_mpi else [program, "--local",
                                                                                     str(ranks_of(grid))]
     return [*start, "--grid", grid, "--threads", "1", *words]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_gpt on files of tokens: each layout, written here as its description says, trains like the text that it was
+"""train on files of tokens: each layout, written here as its description says, trains like the text that it was
 made of; mixtures, documents, runs that go on elsewhere, what is refused. With NumPy also what it writes.
 
 usage: data_test.py EXAMPLES_DIR

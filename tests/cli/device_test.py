@@ -32,13 +32,13 @@ def layer(*words, grid="1x1x1x1", device="cuda", **environment):
 
 
 class Losses(cases.Case):
-    """train_gpt on GPUs gives the CPU's losses."""
+    """train on GPUs gives the CPU's losses."""
 
     def train(self, device, grid, dtype, *words, **environment):
         text, log = self.path("text.txt"), self.path("run.jsonl")
         with open(text, "w", encoding="ascii") as file:
             file.writelines(f"{i}: {i * i}\n" for i in range(200))
-        done = run("examples/train_gpt", text, *SIZE, "--dtype", dtype, "--grid", grid,
+        done = run("examples/train", text, *SIZE, "--dtype", dtype, "--grid", grid,
                      "--local", str(ranks_of(grid)), "--device", device, "--log", log, *words, **environment)
         self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
@@ -76,7 +76,7 @@ class Losses(cases.Case):
             off, on = [[(line["loss"], line["lr"], line.get("val_loss")) for line in run] for run in runs]
             self.assertEqual(on, off, grid)
             self.assertEqual(len(set(off)), 6)
-        done = run("examples/train_gpt", *SIZE, "--local", "2", "--device", "cuda", "--graph", "on")
+        done = run("examples/train", *SIZE, "--local", "2", "--device", "cuda", "--graph", "on")
         self.assertEqual(done.returncode, 2)
         self.assertIn("local ranks meet on the host", done.err)
 

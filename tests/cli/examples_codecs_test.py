@@ -22,7 +22,7 @@ class Codecs(examples_test.Case):
     def losses(self, *words, **variables):
         """By step, and what was said."""
         log = self.path("run.jsonl")
-        done = examples_test.run("train_gpt", self.text, *PAIR, "--dtype", "f32", "--sample", "0", "--log", log, *words,
+        done = examples_test.run("train", self.text, *PAIR, "--dtype", "f32", "--sample", "0", "--log", log, *words,
                                  **variables)
         self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
@@ -89,21 +89,21 @@ class Codecs(examples_test.Case):
         """Of logits that f16 does not have: sums of weights of 60000."""
         saved, wild = self.path("saved.safetensors"), self.path("wild.safetensors")
         words = [self.text, *PAIR, "--sample", "0"]
-        done = examples_test.run("train_gpt", *words, "--dtype", "f32", "--steps", "0", "--save", saved)
+        done = examples_test.run("train", *words, "--dtype", "f32", "--steps", "0", "--save", saved)
         self.assertEqual(done.returncode, 0, done.err)
         tensors = {name: tensor for name, tensor in ckpt_files.read(saved)[0].items() if "optimizer." not in name}
         kind, shape, data = tensors["head.weight"]
         weights = [math.copysign(6e4, value) for value in ckpt_files.unpack(kind, data)]
         ckpt_files.write(wild, {**tensors, "head.weight": (kind, shape, ckpt_files.pack(kind, weights))})
         words += ["--load", wild, "--dtype", "f16", "--steps", "2"]
-        alone = examples_test.run("train_gpt", *words)
+        alone = examples_test.run("train", *words)
         self.assertIn("the loss of step 1 is not a finite number", alone.err)
-        done = examples_test.run("train_gpt", *words, "--codec", "int8,inside,least=1", "--codec-guard", "1")
+        done = examples_test.run("train", *words, "--codec", "int8,inside,least=1", "--codec-guard", "1")
         self.assertIn("after step 1 the loss is not a finite number; going on with --codec safe", done.err)
 
     def test_nothing_is_coded(self):
-        self.complain("train_gpt", self.text, "--codec-after", "3", says=["--codec-after: nothing is coded", "hybrid"])
-        self.complain("train_gpt", self.text, "--codec-guard", "1", says=["--codec-guard: nothing is coded", "hybrid"])
+        self.complain("train", self.text, "--codec-after", "3", says=["--codec-after: nothing is coded", "hybrid"])
+        self.complain("train", self.text, "--codec-guard", "1", says=["--codec-guard: nothing is coded", "hybrid"])
 
     def test_one_node(self):
         """One line where codecs have nothing to do."""
@@ -114,7 +114,7 @@ class Codecs(examples_test.Case):
                 (["--local", "2", "--codec", "hybrid"], {}, one_node),
                 (["--local", "2"], {"QDR_CODEC": "int8"}, one_node), (["--codec", "hybrid,inside"], {}, single),
                 (["--local", "2", "--codec", "hybrid,inside"], {}, ""), (["--local", "2", "--codec", "none"], {}, "")):
-            for program, given in (("train_gpt", [self.text, *examples_test.TINY, "--dtype", "f32", "--steps", "1"]),
+            for program, given in (("train", [self.text, *examples_test.TINY, "--dtype", "f32", "--steps", "1"]),
                                    ("transformer_layer", block)):
                 done = examples_test.run(program, *given, *words, **variables)
                 self.assertEqual(done.returncode, 0, done.err)

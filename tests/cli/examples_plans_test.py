@@ -41,7 +41,7 @@ class Plans(shared.Case):
         self.complain_of_plan("--grid", "auto", says=["--plan", "--grid", "leave one"])
         self.complain_of_plan("--order", "xyzd", says=["--plan", "--order", "leave one"])
         os.remove(self.path("plan.json"))
-        self.complain("train_gpt", self.text, "--plan", self.path("plan.json"), says=["plan.json", "No such file"])
+        self.complain("train", self.text, "--plan", self.path("plan.json"), says=["plan.json", "No such file"])
 
     def test_a_plan(self):
         path = self.plan()
@@ -56,7 +56,7 @@ class Plans(shared.Case):
         for tied in (False, True):
             path, log = self.plan(sizes={"tied": tied}), self.path("sizes.jsonl")
             words = ("--plan", path, "--local", "2", "--steps", "3", "--val-windows", "7", "--sample", "0")
-            done = shared.run("train_gpt", self.text, *words, "--log", log)
+            done = shared.run("train", self.text, *words, "--log", log)
             self.assertEqual(done.returncode, 0, done.err)
             with open(log, encoding="ascii") as file:
                 lines = [line for line in map(json.loads, file) if "loss" in line]
@@ -68,10 +68,10 @@ class Plans(shared.Case):
                 (("--layers", "3"), "2"), (("--hidden", "48"), "24"), (("--heads", "2"), "3"), (("--ffn", "24"), "96"),
                 (("--epsilon", "0.1"), "1e-05")):
             path = self.plan()
-            done = shared.run("train_gpt", self.text, "--plan", path, "--local", "2", *words)
+            done = shared.run("train", self.text, "--plan", path, "--local", "2", *words)
             self.assertEqual(done.returncode, 2, done.err)
             self.assertIn(f"{' '.join(words)}, but that of {path} is {planned}; leave out {words[0]}", done.err)
-        done = shared.run("train_gpt", self.text, "--plan", self.plan(), "--local", "2", "--tie")
+        done = shared.run("train", self.text, "--plan", self.plan(), "--local", "2", "--tie")
         self.assertEqual(done.returncode, 2, done.err)
         self.assertIn("has a head of its own, head.weight; leave out --tie", done.err)
 
@@ -83,13 +83,13 @@ class Plans(shared.Case):
                       {"norm_place": "after"}, {"logits_cap": 2.5},
                       {"layers": 3, "layer_kinds": "130", "window": 6, "window_layers": 2}):
             path = self.plan(sizes=sizes)
-            for program, words in ("train_gpt", ("--steps", "2", "--sample", "0")), ("transformer_layer", (
+            for program, words in ("train", ("--steps", "2", "--sample", "0")), ("transformer_layer", (
                     "--iterations", "1")):
-                done = shared.run(program, *[self.text] * (program == "train_gpt"), "--plan", path, "--local", "2",
+                done = shared.run(program, *[self.text] * (program == "train"), "--plan", path, "--local", "2",
                                   *words)
                 self.assertEqual(done.returncode, 0, done.err)
             key = next(iter(sizes))
-            for program in "train_gpt", "transformer_layer":
+            for program in "train", "transformer_layer":
                 done = shared.run(program, "--plan", path, "--local", "2", "--model", self.config())
                 self.assertEqual(done.returncode, 2, done.err)
                 self.assertIn(f"whose {key} is ", done.err)

@@ -52,7 +52,7 @@ class Case(cases.Case):
     def train(self, *words, grid="1x1x1x1", before=None):
         log = self.path("run.jsonl")
         start = ["--local", str(ranks_of(grid))] if before is None else []
-        done = run("train_gpt", self.text, *TINY, "--grid", grid, *start, "--log", log, *words, before=before or ())
+        done = run("train", self.text, *TINY, "--grid", grid, *start, "--log", log, *words, before=before or ())
         self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
             return [line for line in map(json.loads, file) if "loss" in line], done
@@ -64,6 +64,19 @@ class Case(cases.Case):
             for key in ("loss", "val_loss"):
                 if key in expected:
                     self.assertLessEqual(abs(line[key] - expected[key]), relative * expected[key], (line, expected))
+
+    def test_older_name(self):
+        """train_gpt is train, and says so."""
+        done = [run(program, self.text, *TINY, "--local", "2", "--grid", "2x1x1x1", "--every", "0")
+                for program in ("train", "train_gpt")]
+        self.assertEqual([one.returncode for one in done], [0, 0], done[1].err)
+        self.assertEqual(done[0].stdout, done[1].stdout)
+        first, *rest = done[1].err.splitlines()
+        self.assertIn("train_gpt is called train now", first)
+        losses = [[re.sub(r"  .*tokens/s.*", "", line) for line in lines if line.startswith("step ")]
+                  for lines in (done[0].err.splitlines(), rest)]
+        self.assertEqual(losses[0], losses[1])
+        self.assertGreater(len(losses[0]), 3)
 
     def complain(self, program, *words, says, before=()):
         done = run(program, *words, before=before)
@@ -78,7 +91,7 @@ class Case(cases.Case):
 
     def complain_of_plan(self, *words, says, **changes):
         path = self.plan(**changes)
-        for program in ("train_gpt", "transformer_layer"):
+        for program in ("train", "transformer_layer"):
             done = run(program, "--plan", path, "--local", "2", *words)
             talk = done.err.strip()
             self.assertEqual(done.returncode, 2, talk)
@@ -88,7 +101,7 @@ class Case(cases.Case):
 
     def train_by_plan(self, *words, before=()):
         log = self.path("run.jsonl")
-        done = run("train_gpt", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3",
+        done = run("train", self.text, "--layers", "2", "--hidden", "24", "--heads", "3", "--steps", "3",
                    "--val-windows", "7", "--sample", "0", "--log", log, *words, before=before)
         self.assertEqual(done.returncode, 0, done.err)
         with open(log, encoding="ascii") as file:
@@ -103,12 +116,12 @@ class Complaints(Case):
 
     def test_grid_and_ranks_differ(self):
         files = ["--log", self.path("a.jsonl"), "--plot", self.path("a.svg")]
-        self.complain("train_gpt", self.text, "--local", "3", "--grid", "2x2x1x1", *files, says=["4", "3", "--local 4"])
+        self.complain("train", self.text, "--local", "3", "--grid", "2x2x1x1", *files, says=["4", "3", "--local 4"])
         self.complain("transformer_layer", "--grid", "2x1x1x1", says=["2 ranks", "--local 2"])
 
     def test_names_of_other_formats(self):
         for name in "a.pt", "a.safetensors.GGUF":
-            self.complain("train_gpt", self.text, *TINY, "--steps", "0", "--save", self.path(name),
+            self.complain("train", self.text, *TINY, "--steps", "0", "--save", self.path(name),
                           says=["--save", " is the ending of another format than safetensors; end the name in"])
 
     def test_values(self):
@@ -119,51 +132,51 @@ class Complaints(Case):
                              ("--hidden 12.5 --local 0 --batch 0 --micro-batch 0 --ctx 0 --heads 99999999999999999999",
                               "a whole number from 1 to ")):
             for option, value in zip(text.split()[::2], text.split()[1::2]):
-                self.complain("train_gpt", self.text, option, value, says=[f"{option} '{value}': ", remedy])
+                self.complain("train", self.text, option, value, says=[f"{option} '{value}': ", remedy])
 
     def test_words(self):
-        self.complain("train_gpt", "--setps=3", says=["'--setps=3' (did you mean --steps?)", "--help"])
-        self.complain("train_gpt", "--steps", says=["--steps", "value"])
-        self.complain("train_gpt", self.text, "more", says=["more"])
+        self.complain("train", "--setps=3", says=["'--setps=3' (did you mean --steps?)", "--help"])
+        self.complain("train", "--steps", says=["--steps", "value"])
+        self.complain("train", self.text, "more", says=["more"])
         self.complain("transformer_layer", "word", says=["word"])
 
     def test_auto(self):
-        for program in ("train_gpt", "transformer_layer"):
+        for program in ("train", "transformer_layer"):
             self.complain(program, "--grid", "automatic", says=["automatic", "auto", "2x2x1x1"])
             self.complain(program, "--machine", "laptop", says=["--machine", "--grid auto"])
             self.complain(program, "--grid", "auto", "--machine", "laptpo", "--local", "2", says=["laptpo", "laptop"])
             self.complain(program, "--grid", "auto", "--local", "2", "--order", "xyzz", says=["xyzz"])
             self.complain(program, "--grid", "auto", says=["notamachine"], before=("env", "QDR_MACHINE=notamachine"))
-        done = run("train_gpt", self.text, "--grid", "auto", "--local", "2", "--hidden", "65536", "--layers", "512")
+        done = run("train", self.text, "--grid", "auto", "--local", "2", "--hidden", "65536", "--layers", "512")
         self.assertEqual(done.returncode, 3, done.err)
         self.assertIn("fits in", done.err)
 
     def test_order(self):
-        self.complain("train_gpt", self.text, "--ctx", "8", "--local", "2", "--order", "xyzz", says=["xyzz"])
+        self.complain("train", self.text, "--ctx", "8", "--local", "2", "--order", "xyzz", says=["xyzz"])
 
     def test_heads(self):
-        self.complain("train_gpt", self.text, "--hidden", "130", says=["130", "4", "use --heads 2"])
+        self.complain("train", self.text, "--hidden", "130", says=["130", "4", "use --heads 2"])
         self.complain("transformer_layer", "--hidden", "130", "--heads", "4", says=["130", "132"])
 
     def test_text(self):
-        self.complain("train_gpt", self.path("missing.txt"), says=["missing.txt", "No such file"])
-        self.complain("train_gpt", self.folder, says=["folder"])
+        self.complain("train", self.path("missing.txt"), says=["missing.txt", "No such file"])
+        self.complain("train", self.folder, says=["folder"])
         size = os.path.getsize(self.text)
-        self.complain("train_gpt", self.text, "--ctx", "4096", "--local", "2", says=[str(size), "40970", "shorter"])
+        self.complain("train", self.text, "--ctx", "4096", "--local", "2", says=[str(size), "40970", "shorter"])
 
     def test_outputs(self):
         nowhere = os.path.join(self.folder, "nowhere", "file")
-        self.complain("train_gpt", self.text, *TINY, "--log", nowhere, says=["nowhere", "folder"])
-        self.complain("train_gpt", self.text, *TINY, "--plot", nowhere, says=["nowhere", "folder"])
-        self.complain("train_gpt", self.text, *TINY, "--plot", self.folder, says=["--plot", "Is a directory"])
+        self.complain("train", self.text, *TINY, "--log", nowhere, says=["nowhere", "folder"])
+        self.complain("train", self.text, *TINY, "--plot", nowhere, says=["nowhere", "folder"])
+        self.complain("train", self.text, *TINY, "--plot", self.folder, says=["--plot", "Is a directory"])
 
     def test_late(self):
-        self.complain("train_gpt", self.text, "--local", "2", "--late", "2:1", says=["2:1", "RANK:SECONDS"])
+        self.complain("train", self.text, "--local", "2", "--late", "2:1", says=["2:1", "RANK:SECONDS"])
 
     def test_local_ranks_in_each_process(self):
         """Printed once under mpiexec, and always if a launcher indicates that it started several processes."""
         if ARGUMENTS.mpiexec:
-            for words in (["train_gpt", self.text, "--local", "2", "--log", self.path("log")],
+            for words in (["train", self.text, "--local", "2", "--log", self.path("log")],
                           ["transformer_layer", "--local", "2"]):
                 self.complain(*words, says=["2 processes", "2 local ranks"], before=(ARGUMENTS.mpiexec, "-n", "2"))
         before = ("env", "OMPI_COMM_WORLD_SIZE=3")
@@ -173,14 +186,14 @@ class Complaints(Case):
     def test_said_once_under_mpi(self):
         if not ARGUMENTS.mpiexec:
             self.skipTest("no MPI in this build")
-        done = run("train_gpt", self.text, "--batch", "0", before=(ARGUMENTS.mpiexec, "-n", "2"))
+        done = run("train", self.text, "--batch", "0", before=(ARGUMENTS.mpiexec, "-n", "2"))
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.err.count("--batch '0'"), 1)
 
 
 class Help(Case):
     def test_options_are_listed(self):
-        for program, options in (("train_gpt", "grid plan machine layout order levels layers hidden heads ctx "
+        for program, options in (("train", "grid plan machine layout order levels layers hidden heads ctx "
                                                "batch micro-batch steps lr seed dtype overlap log plot local late"),
                                  ("transformer_layer", "grid plan machine layout dtype iterations order local json")):
             done = run(program, "--help")
@@ -194,7 +207,7 @@ class Reports(Case):
     """QDR_REPORT=1: rank 0 prints the time of each kind of task, and the model's prediction of it."""
 
     def report(self, *words, before=(), machine="laptop"):
-        done = run("train_gpt", self.text, *TINY, "--sample", "0", "--micro-batch", "1", *words,
+        done = run("train", self.text, *TINY, "--sample", "0", "--micro-batch", "1", *words,
                    before=("env", "QDR_REPORT=1", "QDR_MACHINE=" + machine, *before))
         self.assertEqual(done.returncode, 0, done.err)
         return done.err
@@ -375,10 +388,10 @@ class Training(Case):
         except OSError as error:
             self.skipTest(f"no device to be had: {error}")
         for option in ("--plot", "--log"):
-            done = run("train_gpt", self.text, *TINY, option, full)
+            done = run("train", self.text, *TINY, option, full)
             talk = done.err
             self.assertEqual(done.returncode, 1, talk)
-            self.assertTrue(talk.splitlines()[-1].startswith(f"train_gpt: {option} {full}: "), talk)
+            self.assertTrue(talk.splitlines()[-1].startswith(f"train: {option} {full}: "), talk)
             self.assertTrue(stat.S_ISCHR(os.lstat(full).st_mode))
         self.assertEqual(sorted(os.listdir(self.folder)), ["full", "text.txt"])
 

@@ -76,7 +76,7 @@ PROGRAMS = {
     "quadrille topo": ([], [Slot("--xml", READ), Slot("--svg", WRITTEN)], {}),
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),
                              Slot("--svg", WRITTEN)], {"the trace": "run"}),
-    "train_gpt": (TINY, [operand("the text"), MACHINE, MODEL, Slot("--plan", READ), Slot("--load", READ),
+    "train": (TINY, [operand("the text"), MACHINE, MODEL, Slot("--plan", READ), Slot("--load", READ),
                          Slot("--save", WRITTEN, is_regular=True), Slot("--log", WRITTEN), Slot("--plot", WRITTEN),
                          *ENVIRONMENT], {"the text": "text.txt"}),
     "transformer_layer": (["--local", "1"], [MACHINE, MODEL, Slot("--plan", READ), *ENVIRONMENT], {}),

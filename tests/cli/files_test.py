@@ -45,7 +45,7 @@ class Options(unittest.TestCase):
             for part in re.findall(r"^  (\w+) {2,}", before, re.M) if name == "bench" else []:
                 yield f"quadrille {name} {part}"
         if ARGUMENTS.examples:
-            yield from ("train_gpt", "transformer_layer")
+            yield from ("train", "transformer_layer")
 
     def test_help_fits_in_100_columns(self):
         parts = re.findall(r"^  (\w+) {2,}", self.help_of("quadrille ckpt").split("\nOptions:")[0], re.M)
@@ -84,7 +84,7 @@ class Options(unittest.TestCase):
 class Refusals(Case):
     def test_refused_command_lines_leave_no_trace(self):
         before = self.names()
-        for program in ("train_gpt", "transformer_layer") if ARGUMENTS.examples else ():
+        for program in ("train", "transformer_layer") if ARGUMENTS.examples else ():
             for word, code in (("--unknown", 2), ("--help", 0)):
                 done = self.run_program(program, word, environment={"QDR_TRACE": self.path("trace")})
                 self.assertEqual(done.returncode, code, done.err)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_gpt --load: a file is that of a GPT of bytes, whose tensors, note and options say the same, or it is refused
+"""train --load: a file is that of a GPT of bytes, whose tensors, note and options say the same, or it is refused
 before a network is built.
 
 usage: gpt_load_test.py FOLDER-OF-EXAMPLES
@@ -32,7 +32,7 @@ class Load(cases.Case):
         return path
 
     def run_it(self, *words):
-        return start(os.path.join(ARGUMENTS.folder, "train_gpt"), self.text, *words, "--steps", "0", "--sample", "0",
+        return start(os.path.join(ARGUMENTS.folder, "train"), self.text, *words, "--steps", "0", "--sample", "0",
                      "--val-windows", "2")
 
     def good(self, *words):

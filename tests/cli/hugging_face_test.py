@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small GPT-2 with Hugging Face's names, made by NumPy, converted and loaded on several grids: the logits are those
 of a GPT-2 in NumPy and float64. Converted back, it is the same, bit for bit. With its config.json it goes through
-train_gpt, whose loss is that of the same windows of a text. `MADE` has losses by transformers.
+train, whose loss is that of the same windows of a text. `MADE` has losses by transformers.
 
-usage: hugging_face_test.py QUADRILLE GPT_LOGITS TRAIN_GPT
+usage: hugging_face_test.py QUADRILLE GPT_LOGITS TRAIN
 
 Needs the Python package numpy; without it, it is skipped.
 """
@@ -27,7 +27,7 @@ import ckpt_files
 
 LAYERS, HIDDEN, HEADS, CONTEXT, VOCABULARY = 3, 48, 4, 16, 131
 GRIDS = ["1x1x1x1", "2x2x1x1", "1x1x2x2", "1x2x2x2"]
-QUADRILLE = GPT_LOGITS = TRAIN_GPT = None
+QUADRILLE = GPT_LOGITS = TRAIN = None
 
 
 def gpt2(generator, dtype=numpy.float32):
@@ -243,7 +243,7 @@ class HuggingFace(cases.Case):
         self.check_same(tensors, self.read("back.safetensors"))
 
     def test_losses_of_folders(self):
-        """ckpt convert DIR OUT and train_gpt --load OUT need no option of the network. A step at the rate 0 logs a
+        """ckpt convert DIR OUT and train --load OUT need no option of the network. A step at the rate 0 logs a
         validation in all digits."""
         text = made_text()
         with open(self.path("text"), "wb") as file:
@@ -263,7 +263,7 @@ class HuggingFace(cases.Case):
             for grid in GRIDS if number == 0 else GRIDS[:1] + [GRIDS[number % 4]]:
                 ranks = math.prod(map(int, grid.split("x")))
                 log = self.path(f"{name} {grid} log")
-                done = subprocess.run([TRAIN_GPT, self.path("text"), "--load", self.path("ours.safetensors"), "--ctx",
+                done = subprocess.run([TRAIN, self.path("text"), "--load", self.path("ours.safetensors"), "--ctx",
                                        "16", "--dtype", "f64", "--lr", "0", "--steps", "1", "--val-windows", "24",
                                        "--sample", "0", "--log", log, "--local", str(ranks), "--grid", grid],
                                       capture_output=True, text=True, check=False)
@@ -282,5 +282,5 @@ class HuggingFace(cases.Case):
 
 
 if __name__ == "__main__":
-    QUADRILLE, GPT_LOGITS, TRAIN_GPT = sys.argv[1:4]
+    QUADRILLE, GPT_LOGITS, TRAIN = sys.argv[1:4]
     unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)

@@ -14,13 +14,13 @@ import examples_test as shared
 
 class Levels(shared.Case):
     def test_help(self):
-        for program in ("train_gpt", "transformer_layer"):
+        for program in ("train", "transformer_layer"):
             self.assertRegex(shared.run(program, "--help").out, r"--levels GP,OP +numbers of ranks")
 
     def test_complaints(self):
         self.complain_of_plan("--levels", "2,all", says=["--plan", "--levels", "leave one"])
         os.remove(self.path("plan.json"))
-        for program in ("train_gpt", "transformer_layer"):
+        for program in ("train", "transformer_layer"):
             start = (program, "--ctx", "8", "--local", "4", "--grid")
             for words, says in (("rack,all", ["'rack,all' is not known", "package, node or all"]),
                                 ("8", ["'8' is not known", "8,all"]), ("zero3", ["'zero3' is not known"]),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One allocation after the other fails, once, in `train_gpt --resume` and `--load` on two ranks and in `quadrille ckpt
+"""One allocation after the other fails, once, in `train --resume` and `--load` on two ranks and in `quadrille ckpt
 convert`: the program ends with a sentence about memory, or does what it does without the failure, to the last bit. A
 random sample; with --full, each of them. Local: the ranks are threads of one process. Processes: those of mpiexec; the
 allocation is one of rank 0 or of rank 1, and the other one must end as well.
@@ -38,7 +38,7 @@ class Case(cases.Case):
 
     def trainer(self, by_mpi=False):
         start = [ARGUMENTS.mpiexec, "-n", "2"] if by_mpi else []
-        return [*start, os.path.join(ARGUMENTS.examples_dir, "train_gpt"), self.text, *RANKS,
+        return [*start, os.path.join(ARGUMENTS.examples_dir, "train"), self.text, *RANKS,
                 *([] if by_mpi else ["--local", "2"])]
 
     def run_words(self, words, **variables):
@@ -119,7 +119,7 @@ class Local(Case):
             n = int(self.read(count))
             for number in range(n // 8, n, n // 8):
                 done = self.run_words(words, QDR_TEST_NO_MEMORY=str(number), **variables)
-                said = re.findall(r"^train_gpt: (?:rank \d+: )?(.*memory.*)$", done.stderr, re.MULTILINE)
+                said = re.findall(r"^train: (?:rank \d+: )?(.*memory.*)$", done.stderr, re.MULTILINE)
                 with self.subTest(by_mpi=by_mpi, allocation=number):
                     self.assertEqual(len(said), 0 if done.returncode == 0 else 1, done.stderr)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_gpt with networks of other kinds: those of perfmodel/models, made small, by plans; those of tests/reference by
+"""train with networks of other kinds: those of perfmodel/models, made small, by plans; those of tests/reference by
 --model, saved, resumed on other ranks, and loaded.
 
 usage: networks_test.py COMMAND FOLDER-OF-EXAMPLES MODELS NETWORKS [--full]
@@ -46,7 +46,7 @@ class Networks(cases.Case):
     def train(self, *words, code=0):
         """The losses by step, and what was said."""
         log = self.path("run.jsonl")
-        done = start(os.path.join(ARGUMENTS.examples, "train_gpt"), self.text, *words, "--sample", "0",
+        done = start(os.path.join(ARGUMENTS.examples, "train"), self.text, *words, "--sample", "0",
                      "--val-windows", "4", "--log", log, timeout=300)
         self.assertEqual(done.returncode, code, done.err)
         if code:

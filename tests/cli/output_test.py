@@ -228,7 +228,7 @@ class Logs(Case):
     def test_older_ones_are_kept(self):
         write(self.path("log"), "older\n")
         for i in (1, 2):
-            done = self.run_program("train_gpt", self.path("text.txt"), *TINY, "--log", self.path("log"))
+            done = self.run_program("train", self.path("text.txt"), *TINY, "--log", self.path("log"))
             self.assertEqual(done.returncode, 0, done.err)
             self.assertIn(f"log.{i}", done.err)
             self.assertEqual(len(read(self.path("log")).splitlines()), 1 + 3)
@@ -237,7 +237,7 @@ class Logs(Case):
 
     def test_can_be_read_meanwhile_and_after_an_interrupt(self):
         log = self.path("log")
-        words = [*command_of("train_gpt"), self.path("text.txt"), *TINY, "--steps", "100000000", "--log", log]
+        words = [*command_of("train"), self.path("text.txt"), *TINY, "--steps", "100000000", "--log", log]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as run:
             deadline = time.monotonic() + SECONDS
@@ -269,8 +269,8 @@ class StandardOutput(Case):
         yield "quadrille bench linear", ["--local", "1", "-m", "8", "-n", "8", "-k", "8", "--iterations", "1"]
         if not ARGUMENTS.examples:
             return
-        yield "train_gpt", [self.path("text.txt"), *TINY]
-        yield "train_gpt --help", []
+        yield "train", [self.path("text.txt"), *TINY]
+        yield "train --help", []
         yield "transformer_layer", ["--local", "1", "--hidden", "64", "--heads", "1", "--ctx", "8", "--iterations", "1"]
         yield "transformer_layer --json", ["--local", "1", "--hidden", "64", "--heads", "1",
                                            "--ctx", "8", "--iterations", "1"]
@@ -297,7 +297,7 @@ class StandardOutput(Case):
         log = self.path("log")
         for closed, code in (("<&- >&-", 1), ("<&- 2>&-", 0), ("<&- >&- 2>&-", 1)):
             with self.subTest(closed=closed):
-                done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command_of("train_gpt"),
+                done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command_of("train"),
                                        self.path("text.txt"), *TINY, "--log", log],
                                       capture_output=True, timeout=SECONDS)
                 self.assertEqual(done.returncode, code, done.stderr)
@@ -321,7 +321,7 @@ class StandardOutput(Case):
         words = [*command_of("quadrille"), "plan", "gpt2", "-n", "16", "--machine", "perlmutter", "--explain"]
         runs = [(words, b"# gpt2")]
         if ARGUMENTS.examples:
-            runs.append(([*command_of("train_gpt"), self.path("text.txt"), *TINY, "--steps", "100000000", "--log",
+            runs.append(([*command_of("train"), self.path("text.txt"), *TINY, "--steps", "100000000", "--log",
                           "/dev/stdout"], b'{"run":'))
         for words, begin in runs:
             with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What train_gpt says of a run to those who read it later: the log of --log, lines in a log file, --eval.
+"""What train says of a run to those who read it later: the log of --log, lines in a log file, --eval.
 
 usage: run_log_test.py EXAMPLES_DIR [--mpiexec PROGRAM]
 """
@@ -34,7 +34,7 @@ class Logs(Case):
     def test_the_first_line(self):
         about, lines = self.log_of("--steps", "3", "--seed", "9", "--dtype", "f64", "--layout", "scattered",
                                    grid="2x1x1x2")
-        expected = {"program": "train_gpt", "ranks": 4, "grid": "2x1x1x2", "layers": LAYERS, "hidden": HIDDEN,
+        expected = {"program": "train", "ranks": 4, "grid": "2x1x1x2", "layers": LAYERS, "hidden": HIDDEN,
                     "heads": 3, "context": CONTEXT, "batch": BATCH, "steps": 3, "seed": 9, "dtype": "f64",
                     "layout": "scattered", "continues_after": 0, "codec": "none", "text": "text.txt",
                     "sequences_per_forward": BATCH,
@@ -386,7 +386,7 @@ class Evaluating(Case):
 class Manuals(cases.Case):
     def test_manuals_name_options_of_help(self):
         folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/man")
-        for program in ("train_gpt", "transformer_layer"):
+        for program in ("train", "transformer_layer"):
             talk = subprocess.run([os.path.join(ARGUMENTS.examples_dir, program), "--help"], check=True,
                                   capture_output=True, text=True).stdout
             named = set(re.findall(r"--[a-z-]+", self.read(os.path.join(folder, program + ".1")).replace("\\-", "-")))

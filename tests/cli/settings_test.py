@@ -46,7 +46,7 @@ class Settings(cases.Case):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_training(self):
-        program = [os.path.join(ARGUMENTS.examples, "train_gpt")]
+        program = [os.path.join(ARGUMENTS.examples, "train")]
         for i, option in enumerate(OF_TRAIN):
             with self.subTest(option=option[0]):
                 common = SMALL if option[0] != "--save-every" else (*SMALL, "--save", "b.safetensors")
@@ -73,9 +73,9 @@ class Settings(cases.Case):
 
     def test_a_rank_that_is_refused(self):
         """Where one rank alone cannot read its options, the reason is printed, by rank 0."""
-        program = [os.path.join(ARGUMENTS.examples, "train_gpt")]
+        program = [os.path.join(ARGUMENTS.examples, "train")]
         said = self.start(program, SMALL, "--lr", ("0.1", "abc"), 1, 2).stderr.decode()
-        self.assertIn("train_gpt: --lr 'abc': a number from 0 to 10", said)
+        self.assertIn("train: --lr 'abc': a number from 0 to 10", said)
 
     def test_programs_start_ranks_by_one_function(self):
         """Which compares options; but for doctor, whose ranks are threads that have none."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that reach train_gpt at any time of a run with long validations: the first one saves and ends it, the second
+"""Signals that reach train at any time of a run with long validations: the first one saves and ends it, the second
 one ends it at once.
 
 usage: stopping_test.py EXAMPLES_DIR [--mpiexec PROGRAM] [--times N] [--seed N]
@@ -52,13 +52,13 @@ class Stopping(Case):
 
     def ranks_of(self, file):
         """The processes of a run under mpiexec that saves to this file."""
-        found = subprocess.run(["pgrep", "-f", "train_gpt .*" + file], capture_output=True, text=True, check=False)
+        found = subprocess.run(["pgrep", "-f", "train .*" + file], capture_output=True, text=True, check=False)
         return [int(number) for number in found.stdout.split() if self.is_rank(number)]
 
     def is_rank(self, number):
         """Not of what ended meanwhile, or has not become a program yet."""
         try:
-            return os.path.basename(os.readlink(f"/proc/{number}/exe")) == "train_gpt"
+            return os.path.basename(os.readlink(f"/proc/{number}/exe")) == "train"
         except FileNotFoundError:
             return False
 

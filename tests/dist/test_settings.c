@@ -229,7 +229,7 @@ static int is_local_run; /* before there are ranks */
 static void test_tables(qdr_context *ctx)
 {
     if (qdr_context_size(ctx) == 1) return;
-    check_table(ctx, "train_gpt", settings_specs, is_local_run);
+    check_table(ctx, "train", settings_specs, is_local_run);
     check_table(ctx, "transformer_layer", transformer_layer_table, is_local_run);
     for (int i = 0; i < N_COMMANDS; i++) {
         check_table(ctx, commands[i]->name, commands[i]->options, is_local_run);

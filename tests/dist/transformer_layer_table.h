@@ -5,7 +5,7 @@
 
 #include "common/options.h"
 
-extern const option_spec settings_specs[]; /* of train_gpt */
+extern const option_spec settings_specs[]; /* of train */
 extern const option_spec *const transformer_layer_table;
 
 #endif

@@ -3,7 +3,7 @@
 """Rank 1 of 3 is stopped inside a call of MPI, or at any time: the others name it within the time limit and ten
 seconds, the job ends, and no process is left.
 
-usage: stops_test.py MPIEXEC LIBRARY TRAIN_GPT few|sweep|random [N]     LIBRARY: stop_at.c
+usage: stops_test.py MPIEXEC LIBRARY TRAIN few|sweep|random [N]     LIBRARY: stop_at.c
 
 few: in one call of each kind, and after the last one, when only the launcher waits for it; sweep: in each of the first
 and the last N (40) calls; random: at N (100) times.
@@ -25,7 +25,7 @@ LAUNCHER_SECS = 20  # the launcher's own limit, for jobs whose stopped rank nobo
 
 
 class Job:
-    """train_gpt on three ranks of MPI."""
+    """train on three ranks of MPI."""
 
     def __init__(self, mpiexec, library, program, folder, stop_at=None, limit=LIMIT_SECS):
         self.mark = f"QDR_TEST_MARK={os.getpid()}-{time.monotonic_ns()}"

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=$1 nccl_home=${2:-}
-wanted="lib/libquadrille_cuda.so examples/train_gpt examples/transformer_layer examples/own_operation_gpu
+wanted="lib/libquadrille_cuda.so examples/train examples/transformer_layer examples/own_operation_gpu
 tests/conform/conform_comm tests/conform/conform_coded tests/dist/test_share tests/dist/test_activations
 tests/dist/test_linear tests/dist/test_gpt tests/dist/test_stack tests/dist/test_norm tests/dist/test_optim
 tests/dist/test_tokens tests/dist/test_checkpoint tests/dist/test_redistribute tests/dist/test_coll
@@ -15,7 +15,7 @@ tests/gpu/gpu_kernels_elements tests/gpu/gpu_kernels_losses
 tests/conform/conform_device_attention tests/conform/conform_device_fp8 tests/conform/conform_device_fused
 tests/gpu/gpu_layers tests/gpu/gpu_training tests/gpu/gpu_fp8 tests/gpu/gpu_units
 tests/gpu/gpu_linear tests/gpu/gpu_host_cost tests/gpu/gpu_block tests/gpu/gpu_graph tests/gpu/gpu_ranks
-tests/common/boot_train_gpt"
+tests/common/boot_train"
 
 [ -f "$build/build.ninja" ] ||
     meson setup "$build" --buildtype=release -Dwerror=false -Dcuda=enabled -Dnccl="$nccl_home" -Dmpi=auto || exit 1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses of one training run on two devices, step by step, compared with a run in float64.
 
-usage: losses.py TITLE GPU-LOG CPU-LOG FLOAT64-LOG    (logs of train_gpt)
+usage: losses.py TITLE GPU-LOG CPU-LOG FLOAT64-LOG    (logs of train)
        losses.py TITLE RANKS-LOG ONE-RANK-LOG         of several ranks and of one, on GPUs, in float32
 
 tests/dist/test_gpt.c requires the losses of float32 to be within 1e-4 of float64, relatively, at each of 50 steps, on

@@ -198,10 +198,10 @@ part_correct() {
     unset QDR_CUDA_MEMORY # what follows reads nothing in place
     head -c 20000 "$text" >"$work/short.txt"
     # shellcheck disable=SC2086 # words
-    start device-train 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x2x2x1 $tiny \
+    start device-train 60 "$build/examples/train" "$work/short.txt" --local 8 --grid 2x2x2x1 $tiny \
         --batch 8 --steps 3
     # shellcheck disable=SC2086 # words
-    start device-codec 60 "$build/examples/train_gpt" "$work/short.txt" --local 8 --grid 2x1x2x2 $tiny \
+    start device-codec 60 "$build/examples/train" "$work/short.txt" --local 8 --grid 2x1x2x2 $tiny \
         --batch 8 --steps 3 --codec aggressive,least=1K,inside
     start device-layer 60 "$build/examples/transformer_layer" --local 8 --grid 2x2x1x2 --layout scattered --dtype bf16 \
         --hidden 128 --heads 4 --ctx 64 --batch 8 --iterations 2
@@ -302,8 +302,8 @@ ranks_of_training() {
     shape="--hidden 128 --heads 4 --ctx 64 --steps 10"
     [ -z "$fake" ] || shape="--hidden 32 --heads 2 --ctx 16 --steps 3"
     shape="$shape --layers 2 --batch 4 --seed 1 --sample 0 --device cuda"
-    boot=$build/tests/common/boot_train_gpt
-    train_ranks one-rank "$build/examples/train_gpt" "$work/short.txt"
+    boot=$build/tests/common/boot_train
+    train_ranks one-rank "$build/examples/train" "$work/short.txt"
     train_ranks 2-processes-2x1x1x1 "$boot" "$work/short.txt" --local 2 --grid 2x1x1x1
     train_ranks 2-processes-1x1x2x1 "$boot" "$work/short.txt" --local 2 --grid 1x1x2x1
     train_ranks 2-processes-1x1x2x1-recorded "$boot" "$work/short.txt" --local 2 --grid 1x1x2x1 --graph on
@@ -318,8 +318,8 @@ ranks_as_threads() {
     [ -z "$fake" ] || sharing="$sharing FAKE_CUDA_GPUS=1"
     # shellcheck disable=SC2086 # words
     on_one_gpu measure ranks-2-threads "$brief" ${gpu_ranks% --threads} --threads 2
-    train_ranks 2-threads-2x1x1x1 "$build/examples/train_gpt" "$work/short.txt" --local 2 --grid 2x1x1x1
-    train_ranks 2-threads-1x1x2x1 "$build/examples/train_gpt" "$work/short.txt" --local 2 --grid 1x1x2x1
+    train_ranks 2-threads-2x1x1x1 "$build/examples/train" "$work/short.txt" --local 2 --grid 2x1x1x1
+    train_ranks 2-threads-1x1x2x1 "$build/examples/train" "$work/short.txt" --local 2 --grid 1x1x2x1
     sharing=$of_processes
 }
 
@@ -342,7 +342,7 @@ ranks_of_suites() {
 part_sanitize() {
     sanitizer=$(find_sanitizer) || { skip sanitize "there is no compute-sanitizer"; return; }
     head -c 3000 "$text" >"$work/tiny.txt"
-    start sanitize-memcheck 100 "$sanitizer" --tool memcheck --error-exitcode 9 "$build/examples/train_gpt" \
+    start sanitize-memcheck 100 "$sanitizer" --tool memcheck --error-exitcode 9 "$build/examples/train" \
         "$work/tiny.txt" --device cuda --local 2 --grid 2x1x1x1 --layers 1 --hidden 256 --heads 4 --ctx 64 \
         --dtype bf16 --batch 2 --steps 1 --sample 0 --val-windows 2
     # Of the kernels alone, whose names are in no namespace: with products of cuBLAS the sanitizer failed on an H200.
@@ -439,7 +439,7 @@ part_losses() {
     # shellcheck disable=SC2086 # words
     for run in "cuda --dtype f32" "cuda --dtype f32 --graph on" "cpu --dtype f32" "cpu --dtype f64"; do
         name=train-$(echo "$run" | sed 's/ *--[a-z]* */-/g')
-        start $name 90 "$build/examples/train_gpt" "$text" $shape --device $run --log "$work/$name.losses"
+        start $name 90 "$build/examples/train" "$text" $shape --device $run --log "$work/$name.losses"
     done
     join
     for run in cuda-f32 cuda-f32-on; do
@@ -451,7 +451,7 @@ part_losses() {
 
 part_checkpoint() {
     start checkpoint-ranks 90 env QDR_DEVICE=cuda "$build/tests/dist/test_checkpoint" --local 4
-    start checkpoint-resumed 90 python3 tests/gpu/resumed.py "$build/examples/train_gpt" "$text" "$work"
+    start checkpoint-resumed 90 python3 tests/gpu/resumed.py "$build/examples/train" "$text" "$work"
     join
 }
 

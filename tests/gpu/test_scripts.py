@@ -263,11 +263,11 @@ while [ $# -gt 0 ]; do
     shift
 done
 """
-    PROGRAMS = ("fake_cuda/fake_gpu_ranks", "common/boot_train_gpt", "conform/conform_comm", "conform/conform_coded",
+    PROGRAMS = ("fake_cuda/fake_gpu_ranks", "common/boot_train", "conform/conform_comm", "conform/conform_coded",
                 "dist/test_linear", "dist/test_redistribute", "dist/test_gpt")  # test_stack is missing
 
     def run_part(self, folder):
-        for program in (*(f"tests/{name}" for name in self.PROGRAMS), "examples/train_gpt"):
+        for program in (*(f"tests/{name}" for name in self.PROGRAMS), "examples/train"):
             path = os.path.join(folder, program)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.chmod(write(os.path.dirname(path), os.path.basename(path), self.STUB), 0o755)
@@ -298,8 +298,8 @@ done
         self.assertIn("fake_gpu_ranks --threads 4 cumem=0 order= boot=threads", calls)
         self.assertIn("fake_gpu_ranks --threads 2 cumem=0 order=0 boot=threads", calls)
         self.assertIn("conform_comm --boot 4 cumem=0 order= boot=threads", calls)
-        self.assertTrue(any(call.startswith("boot_train_gpt ") and " --graph on " in call for call in calls))
-        self.assertTrue(any(call.startswith("train_gpt ") and " --local 2 " in call and "order=0" in call
+        self.assertTrue(any(call.startswith("boot_train ") and " --graph on " in call for call in calls))
+        self.assertTrue(any(call.startswith("train ") and " --local 2 " in call and "order=0" in call
                             for call in calls))
         self.assertEqual(len(texts), 1)
         self.assertIn("| ranks-2 | FAILED |", texts[0])

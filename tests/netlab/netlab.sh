@@ -20,7 +20,7 @@ Exit code: PROGRAM's; 2 usage; 77 where namespaces cannot be made (they need roo
 
 examples:
   netlab.sh -n 4 -r 200mbit build/examples/transformer_layer --grid 1x1x1x4
-  netlab.sh -n 2 -p 2 -r 1gbit build/examples/train_gpt --grid 1x2x1x2 --steps 20
+  netlab.sh -n 2 -p 2 -r 1gbit build/examples/train --grid 1x2x1x2 --steps 20
 EOF
 }
 

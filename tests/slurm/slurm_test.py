@@ -142,7 +142,7 @@ class Scenes:
     def __init__(self, cluster, build):
         self.cluster = cluster
         self.linear = os.path.join(build, "examples", "linear")
-        self.train = os.path.join(build, "examples", "train_gpt")
+        self.train = os.path.join(build, "examples", "train")
         self.quadrille = os.path.join(build, "src", "quadrille")
         self.text = os.path.join(cluster.folder, "text")
         with open(self.text, "w", encoding="ascii") as out:
@@ -241,7 +241,7 @@ class Scenes:
         self.check(done.returncode == 0 and done.stdout.count("of 4 owns") == 4, "linear did not run on four ranks")
         done = self.srun("--nodes=2", "--ntasks-per-node=2", "--mpi=pmi2", self.train, self.text, *SMALL, "--steps",
                          "5")
-        self.check(done.returncode == 0 and "2x2x1x1" in done.stdout + done.stderr, "train_gpt did not run")
+        self.check(done.returncode == 0 and "2x2x1x1" in done.stdout + done.stderr, "train did not run")
         for words in ([self.linear, "--mpi"], [self.train, self.text, *SMALL, "--steps", "5"]):
             done = self.srun("--nodes=2", "--ntasks-per-node=2", "--mpi=none", *words)
             self.check(done.returncode == 1 and "srun --mpi=pmi2" in done.stderr,

@@ -10,7 +10,7 @@ tools=$(cd "$(dirname "$0")" && pwd -P)
 
 cases="user openblas bible mpich cmocka cuda nvcc nccl cudnn hwloc onednn zfp mpiexec numpy c++ simgrid scalapack
 pkg-config jansson zlib all order"
-build_targets="examples/train_gpt examples/transformer_layer examples/linear src/quadrille"
+build_targets="examples/train examples/transformer_layer examples/linear src/quadrille"
 
 # What is missing in a case: needs as in setup.sh, Debian packages, and files that belong to no package.
 describe() {
@@ -98,7 +98,7 @@ by_hand() {
     rm -rf build/meson-private build/meson-info build/build.ninja
     # shellcheck disable=SC2086 # words
     meson setup build && ninja -C build $build_targets &&
-        build/examples/train_gpt --grid 2x2x1x1 --local 4 --steps 20 --val-windows 4 --sample 8 --log out/absent.jsonl
+        build/examples/train --grid 2x2x1x1 --local 4 --steps 20 --val-windows 4 --sample 8 --log out/absent.jsonl
 }
 
 # examples/run.sh without the right to install anything, in a clean folder: its output, and whether it exits.

@@ -65,8 +65,8 @@ compare_files() {
     (cd "$scratch/tree" && find . -not -type d | sort) >"$scratch/wanted"
     [ -s "$scratch/wanted" ] || fail "the packages are empty"
     # Whatever has a name of Quadrille's, but for what dpkg writes about it.
-    (cd "$system" && find . -path ./var/lib/dpkg -prune -o -not -type d \( -path '*quadrille*' -o -name 'train_gpt*' \
-        -o -name 'transformer_layer*' \) -print | sort) >"$scratch/found"
+    (cd "$system" && find . -path ./var/lib/dpkg -prune -o -not -type d \( -path '*quadrille*' -o -name train \
+        -o -name 'train.1*' -o -name 'train_gpt*' -o -name 'transformer_layer*' \) -print | sort) >"$scratch/found"
     diff "$scratch/wanted" "$scratch/found" || fail "other files than those of the packages"
     while read -r path; do
         [ "$(stat -c '%A %U %G %N' "$scratch/tree/$path" | sed "s|$scratch/tree||")" = \
@@ -79,8 +79,8 @@ compare_files() {
 
 # As examples/run.sh does, with fewer steps.
 train() {
-    in_container mpiexec.mpich -n 4 train_gpt --grid 2x2x1x1 --steps 40 >"$scratch/log" 2>&1 </dev/null ||
-        fail "train_gpt: $(cat "$scratch/log")"
+    in_container mpiexec.mpich -n 4 train --grid 2x2x1x1 --steps 40 >"$scratch/log" 2>&1 </dev/null ||
+        fail "train: $(cat "$scratch/log")"
     cat "$scratch/log"
     grep -q '^4 ranks of .* as grid 2x2x1x1' "$scratch/log" || fail "there are not four ranks"
     # A model that has learnt nothing needs ln 256 = 5.5 nats.

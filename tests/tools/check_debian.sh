@@ -37,8 +37,9 @@ use_packages() {
         $(pkg-config --static --cflags --libs quadrille | sed 's/-lquadrille\>/-l:libquadrille.a/')
     ./linear_static | grep -q 'rank 3 of 4 owns' || fail "linear, static"
     transformer_layer --local 2 --grid 2x1x1x1 --hidden 16 --heads 2 --ctx 8 --iterations 1 >/dev/null
-    train_gpt --help | grep -q '^usage: train_gpt' || fail "no train_gpt"
-    ! readelf -d /usr/bin/quadrille /usr/bin/train_gpt linear | grep -q 'R.*PATH' ||
+    train --help | grep -q '^usage: train ' || fail "no train"
+    train_gpt --help | grep -q '^usage: train_gpt ' || fail "no train_gpt"
+    ! readelf -d /usr/bin/quadrille /usr/bin/train linear | grep -q 'R.*PATH' ||
         fail "a search path in what a system's folders hold"
     if command -v cmake >/dev/null 2>&1; then
         cat >CMakeLists.txt <<'C'
@@ -52,7 +53,7 @@ C
         cmake --build by-cmake >/dev/null
         by-cmake/linear_cmake | grep -q 'rank 3 of 4 owns' || fail "linear, by CMake"
     fi
-    man --version >/dev/null 2>&1 && man -w quadrille train_gpt transformer_layer >/dev/null
+    man --version >/dev/null 2>&1 && man -w quadrille train train_gpt transformer_layer >/dev/null
     bash -c '. /usr/share/bash-completion/completions/quadrille'
 }
 

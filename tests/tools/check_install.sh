@@ -248,12 +248,12 @@ try_mpi() {
 check_tree() {
     data="$prefix/share/quadrille"
     expect "^quadrille  *$version\$" 1 "$prefix/bin/quadrille" --version
-    for name in train_gpt transformer_layer; do
+    for name in train train_gpt transformer_layer; do
         expect "^usage: $name" 1 "$prefix/bin/$name" --help
         cmp "$top/docs/man/$name.1" "$prefix/share/man/man1/$name.1"
     done
     printf 'ab' >"$scratch/text"
-    expect '"tokens": 1,' 1 "$prefix/bin/train_gpt" --eval "$scratch/text" --init 0
+    expect '"tokens": 1,' 1 "$prefix/bin/train" --eval "$scratch/text" --init 0
     ln -sf "$prefix/bin/quadrille" "$scratch/link"
     expect "^quadrille  *$version\$" 1 "$scratch/link" --version
     cp "$data/models/gpt2.json" "$data/models/only-here.json"

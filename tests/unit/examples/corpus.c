@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What train_gpt reads: sequences, ahead or not, padding, failures meanwhile, and which output of the bible program is
+/* What train reads: sequences, ahead or not, padding, failures meanwhile, and which output of the bible program is
  * not text. tests/unit/files/tokens.c tests which sequences these are. */
 #include "../../../examples/common/corpus.h"
 

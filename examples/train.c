@@ -2,7 +2,7 @@
 /* Trains a small GPT, or another transformer, on text, byte by byte, on a 4D grid of ranks, and lets it write a few
  * lines at the end.
  *
- *   train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg
+ *   train --local 4 --grid 2x2x1x1 --plot loss.svg
  *
  * Read it from the bottom up: main, run_rank, run_all, train, train_step. The model itself is in common/gpt.c, and what
  * comes before the first step in common/training_prepare.c; validating, saving, resuming and sampling are beside it. */
@@ -17,6 +17,10 @@
 #include "common/stopping.h"
 #include "common/training.h"
 #include "src/common/process.h"
+
+#ifndef NAME
+#define NAME "train" /* the program is also built with its older one, for a release */
+#endif
 
 /* Rises linearly, then falls as half a cosine to 2 %. */
 static double learning_rate(const settings *set, int64_t step)
@@ -255,6 +259,8 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
 {
     const settings *set = user;
     int load_failed;
+    if (strcmp(NAME, "train") != 0 && qdr_context_rank(ctx) == 0)
+        fputs(NAME " is called train now; this name goes with the next release\n", stderr);
     TRY(settings_check(set, sentence));
     const qdr_status status = set->resume && strcmp(set->resume, "auto") == 0
                                   ? run_auto(ctx, set, sentence)
@@ -275,21 +281,21 @@ static settings given; /* by the command line */
 int main(int argc, char **argv)
 {
     const program about = {
-        .name = "train_gpt",
-        .usage = "train_gpt [FILE] [options]        or: mpiexec.mpich -n P train_gpt [FILE] [options]",
+        .name = NAME,
+        .usage = NAME " [FILE] [options]        or: mpiexec.mpich -n P " NAME " [FILE] [options]",
         .text = "Trains a small GPT, or the network of --model, a plan or a checkpoint, on the bytes of FILE on a 4D\n"
                 "grid of ranks. Without FILE it uses the King James Bible if the package bible-kjv is installed, else\n"
                 "the licences in /usr/share/common-licenses. The last tenth of the text is used for validation.\n"
                 "Afterwards it writes a sample of text to standard output; messages go to standard error.",
         .options = settings_specs,
         .operand = &given.file,
-        .examples = "  train_gpt --local 4 --grid 2x2x1x1 --plot loss.svg\n"
-                    "  mpiexec.mpich -n 2 train_gpt --grid 1x1x1x2 --layers 2 --steps 10000 "
+        .examples = "  train --local 4 --grid 2x2x1x1 --plot loss.svg\n"
+                    "  mpiexec.mpich -n 2 train --grid 1x1x1x2 --layers 2 --steps 10000 "
                     "--log run.jsonl\n"
-                    "  train_gpt --local 4 --grid auto --machine laptop\n"
-                    "  train_gpt --local 8 --grid 2x2x2x1 --model llama/config.json --steps 100\n"
-                    "  train_gpt --local 4 --save run.safetensors --save-every 100 --resume auto\n"
-                    "  train_gpt poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
+                    "  train --local 4 --grid auto --machine laptop\n"
+                    "  train --local 8 --grid 2x2x2x1 --model llama/config.json --steps 100\n"
+                    "  train --local 4 --save run.safetensors --save-every 100 --resume auto\n"
+                    "  train poems.txt --local 2 --ctx 64 --layout scattered --grid 2x1x1x1\n",
         .begin = begin,
         .run = run_rank,
     };
