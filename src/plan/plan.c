@@ -95,6 +95,7 @@ static const option_spec specs[] = {
     {"csv", 0, NULL, "print comma-separated values", OPTION_FLAG, AT(as_csv)},
     {"svg", 0, "FILE", "draw the best ten plans, and one layer of the best", OPTION_PICTURE, AT(svg)},
     {"out", 'o', "FILE", "write the best plan to FILE, for train --plan and other programs", OPTION_TEXT, AT(out)},
+    {"pick", 0, "N", "with -o: write the plan numbered N instead of the best", OPTION_INT, AT(pick), 1, QDR_MAX_BEST},
     OPTIONS_END,
 };
 
@@ -103,6 +104,8 @@ static int check_options(plan_options *options, failure *why)
 {
     const int p = options->search.n_ranks;
     if (p == 0) return fail(why, EXIT_USAGE, "plan: -n (the number of ranks) is missing; see quadrille plan --help");
+    if (options->pick && !options->out)
+        return fail(why, EXIT_USAGE, "plan: --pick %d says which plan -o writes; give -o FILE, too", options->pick);
     if (options->as_json && options->as_csv)
         return fail(why, EXIT_USAGE, "plan: --json and --csv exclude each other; use one of them");
     const why_not_question *asked = &options->why_not;
@@ -153,11 +156,15 @@ static void warn(const char *sentence, void *user)
 
 static int save_plan(const plan_answer *answer, failure *why)
 {
-    planned_grid best = answer->found.best[0];
+    const int pick = answer->options->pick ? answer->options->pick : 1, n = answer->found.counts.n_best;
+    if (pick > n)
+        return fail(why, EXIT_USAGE, "plan: --pick %d, but %d plan%s found; use at most %d, or a larger --top", pick, n,
+                    n == 1 ? " is" : "s are", n);
+    planned_grid picked = answer->found.best[pick - 1];
     qdr_network network = *answer->network;
-    qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &network, .plan = &best.plan,
-                              .secs = best.result.secs, .memory_bytes = best.result.memory_bytes};
-    best.plan.sequence = plan_sequence(&network, &best.plan);
+    qdr_stored_plan stored = {QDR_INIT(qdr_stored_plan), .network = &network, .plan = &picked.plan,
+                              .secs = picked.result.secs, .memory_bytes = picked.result.memory_bytes};
+    picked.plan.sequence = plan_sequence(&network, &picked.plan);
     snprintf(stored.machine, sizeof stored.machine, "%s", answer->machine->name);
     return fail_status(why, qdr_plan_store(&stored, answer->options->out));
 }

@@ -23,6 +23,7 @@ typedef struct plan_options {
     int as_json, as_csv, explains, is_runnable;
     why_not_question why_not;
     const char *svg, *out;
+    int pick; /* of the plans, from 1, the one that is written; 0: the best */
 } plan_options;
 
 /* A plan with a name: its rank, or the name of a known method. */

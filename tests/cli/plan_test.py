@@ -425,6 +425,19 @@ class Files(Case):
         self.assertEqual(json.loads(self.read(out))["grid"], [1, 8, 1, 1])
         self.assertEqual(sorted(os.listdir(self.folder)), ["plan.json", "small.json", "toy.json"])
 
+    def test_picked_plan(self):
+        out, words = self.path("plan.json"), ["--batch", "16", "--top", "3"]
+        for number, plan in enumerate(self.answer(*words)["plans"][:3], 1):
+            self.good(*words, "-o", out, "--pick", str(number))
+            stored = json.loads(self.read(out))
+            self.assertEqual("x".join(map(str, stored["grid"])), plan["grid"])
+            self.assertEqual(stored["predicted_secs"], plan["secs"])
+        os.remove(out)
+        self.assert_plan_refused([*words, "-o", out, "--pick", "4"], "--pick 4, but 3 plans are found")
+        self.assert_plan_refused(["--fix", "y=8", "-o", out, "--pick", "2"], "--pick 2, but 1 plan is found")
+        self.assert_plan_refused(["--pick", "2"], "give -o FILE, too")
+        self.assertFalse(os.path.exists(out))
+
     def test_documented_keys(self):
         out = self.path("plan.json")
         self.good("-o", out, "--batch", "16", "--overlap", "off", "--codec", "hybrid")
