@@ -133,6 +133,11 @@ qdr_status training_prepare(training *run)
     TRY(settings_complete(&run->own, path ? &run->saved : NULL, run->sentence));
     TRY(check(run));
     TRY(choose(run));
+    if (set->recompute_every && set->how.recompute != QDR_RECOMPUTE_FULL)
+        return REFUSE(run->sentence,
+                      "--recompute-every %lld is for --recompute full, but this run has %s; give --recompute full, or "
+                      "leave out --recompute-every",
+                      (long long)set->recompute_every, recompute_word((qdr_recompute)set->how.recompute));
     TRY(fit_positions(run));
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
     TRY(corpus_open(run->ctx, set, &run->text, run->sentence));

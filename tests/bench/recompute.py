@@ -62,8 +62,9 @@ def measured(arguments, folder, network, grid, recompute):
 def predicted(arguments, machine, network, grid, recompute):
     sizes = ",".join(f"{axis}={n}" for axis, n in zip("xyzd", grid.split("x")))
     words = [f"{arguments.build}/src/quadrille", "plan", network, "-n", str(ranks_of(grid)), "--machine", machine,
-             "--fix", sizes, "--seq", "256", "--batch", str(arguments.batch), "--recompute", recompute, "--dtype", "f32",
-             "--order", "xyzd", "--layout", "replicated", "--micro-batch", str(arguments.batch), "--top", "1", "--csv"]
+             "--fix", sizes, "--seq", "256", "--batch", str(arguments.batch), "--recompute", recompute, "--dtype",
+             "f32", "--order", "xyzd", "--layout", "replicated", "--micro-batch", str(arguments.batch), "--top", "1",
+             "--csv"]
     run = subprocess.run(words, capture_output=True, text=True, check=True)
     return float(next(csv.DictReader(io.StringIO(run.stdout)))["secs"])
 
@@ -89,7 +90,8 @@ def main():
     parser.add_argument("--wire", metavar="RATE", help="of links between four nodes; grid 1x1x4x1")
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores; {arguments.rounds} rounds; load before: {os.getloadavg()[0]:.2f}\n")
-    print("| grid | network | none, ms (model) | operations / none (model) | full / none (model) | model off by | order |")
+    print("| grid | network | none, ms (model) | operations / none (model) | full / none (model) | model is off by",
+          "| order |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         for grid in ("1x1x4x1",) if arguments.wire else GRIDS:
