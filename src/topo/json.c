@@ -7,10 +7,15 @@
 static json_t *index_or_null(int index) { return index < 0 ? json_null() : json_integer(index); }
 static json_t *rate_or_null(double rate) { return rate > 0 ? json_real(rate) : json_null(); }
 static json_t *bytes_or_null(int64_t bytes) { return bytes > 0 ? json_integer(bytes) : json_null(); }
+/* A list of n items; NULL if out of memory. Steals the items that `make` returns. */
 static json_t *list(const topo_report *report, int n, json_t *(*make)(const topo_report *report, int index))
 {
     json_t *items = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(items, make(report, i));
+    for (int i = 0; items && i < n; i++)
+        if (json_array_append_new(items, make(report, i)) != 0) {
+            json_decref(items);
+            return NULL;
+        }
     return items;
 }
 
