@@ -24,8 +24,8 @@ extern "C" {
  *  @retval others  as qdr_machine_load() */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_here(qdr_machine *machine);
 
-/** Checks that this runtime can execute a plan: no recomputation, no pipeline, parts of gradients and optimizer state
- * that nest, and codecs that this library has. Local.
+/** Checks that this runtime can execute a plan: no pipeline, parts of gradients and optimizer state that nest, and
+ * codecs that this library has. Local.
  *  @param n_ranks  the available ranks; 0: not compared
  *  @retval QDR_ERR_ARGUMENT     NULL, no size, an axis < 1, a grid that does not have n_ranks ranks, or parts that
  *                               do not nest
