@@ -25,11 +25,17 @@ def grids(n_ranks):
             if grid[0] * grid[1] * grid[2] * grid[3] == n_ranks]
 
 
+def program_of(build):
+    """Builds of 0.1.0 have it by its older name."""
+    path = os.path.join(build, "examples/train")
+    return path if os.path.exists(path) else path + "_gpt"
+
+
 def train(build, options):
     """What can differ, or what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        command = [os.path.join(build, "examples/train"), TEXT, *NETWORK, *options, "--log", log]
+        command = [program_of(build), TEXT, *NETWORK, *options, "--log", log]
         env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if done.returncode != 0:

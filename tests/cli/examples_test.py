@@ -154,10 +154,12 @@ class Complaints(Case):
     def test_order(self):
         self.complain("train", self.text, "--ctx", "8", "--local", "2", "--order", "xyzz", says=["xyzz"])
 
-    def test_heads(self):
+    def test_recompute_every(self):
         self.complain("train", self.text, "--recompute-every", "2", says=["--recompute-every 2", "has none"])
         self.complain("train", self.text, "--recompute-every", "2", "--recompute", "operations", "--local", "2",
                       says=["has operations", "give --recompute full"])
+
+    def test_heads(self):
         self.complain("train", self.text, "--hidden", "130", says=["130", "4", "use --heads 2"])
         self.complain("transformer_layer", "--hidden", "130", "--heads", "4", says=["130", "132"])
 
