@@ -4,8 +4,8 @@
 
 usage: pytorch.py [--build BUILD] [--python PYTHON] [--rounds N] [--only WORDS] gpt|llama|layer|wire
 
-gpt: whole training steps of one network on two cores, in f32: one process with two threads, or two processes.
-llama: the same of a Llama, in f32 and bf16; and the processor time of one process with one thread.
+gpt: whole training steps of one network on two cores: one process with two threads, or two processes.
+llama: the same of a Llama; and the processor time of one process with one thread.
 layer: forward and backward of one transformer layer on 2 and on 4 processes: FSDP2, DDP and tensor parallelism.
 wire: whole steps on four nodes (network namespaces, links of 200 Mbit/s) of two ranks: FSDP2 and HSDP beside
   ZeRO-3 and levels 2,8 of Quadrille. Needs root.
@@ -69,10 +69,10 @@ def ours_layer(shape, grid, ranks):
     return found["forward_secs"] + found["backward_secs"]
 
 
-def ours_steps(shape, grid, ranks, nodes=1, levels="none"):
+def ours_steps(shape, grid, ranks, nodes=1, levels="none", dtype="f32"):
     micro = ["--micro-batch", str(shape["micro_batch"])] if "micro_batch" in shape else []
     return trained(shape, grid, ranks, ["--layers", str(shape["layers"]), "--hidden", str(shape["hidden"]), "--heads",
-                                        str(shape["heads"]), "--levels", levels, *micro], nodes)
+                                        str(shape["heads"]), "--levels", levels, "--dtype", dtype, *micro], nodes)
 
 
 def trained(shape, grid, ranks, words, nodes=1):
@@ -88,25 +88,32 @@ def trained(shape, grid, ranks, words, nodes=1):
     return statistics.median(tokens / line["tokens_per_s"] for line in lines if "tokens_per_s" in line)
 
 
+def on_two_cores(theirs, ours):
+    return {"PyTorch, one process, compiled": lambda: theirs("compile", 1),
+            "PyTorch, one process": lambda: theirs("eager", 1),
+            "PyTorch, DDP": lambda: theirs("ddp", 2),
+            "Quadrille, 1x1x1x2": lambda: ours("1x1x1x2", 2),
+            "Quadrille, one rank of two threads": lambda: ours("1x1x1x1", 1)}  # both cores by default
+
+
 def rows_gpt():
     for shape in GPTS:
-        name = f"hidden {shape['hidden']}, {shape['sequences'] * shape['context']} tokens a step"
-        yield name, {"PyTorch, one process, compiled": lambda s=shape: torch("gpt", s, "compile", 1),
-                     "PyTorch, one process": lambda s=shape: torch("gpt", s, "eager", 1),
-                     "PyTorch, DDP": lambda s=shape: torch("gpt", s, "ddp", 2),
-                     "Quadrille, 1x1x1x2": lambda s=shape: ours_steps(s, "1x1x1x2", 2)}
+        for dtype in "f32", "bf16":
+            name = f"{dtype}, hidden {shape['hidden']}, {shape['sequences'] * shape['context']} tokens a step"
+            yield name, on_two_cores(
+                lambda way, ranks, s=shape, d=dtype: torch("gpt", {**s, "dtype": d}, way, ranks),
+                lambda grid, ranks, s=shape, d=dtype: ours_steps(s, grid, ranks, dtype=d))
 
 
 def torch_llama(dtype, way, ranks, steps=12):
     return torch("llama", {**LLAMA, "steps": steps, "dtype": dtype}, way, ranks)
 
 
-def ours_llama(dtype, grid, ranks, steps=12):
+def ours_llama(dtype, grid, ranks, steps=12, threads=()):
     with tempfile.TemporaryDirectory() as folder:
         config = os.path.join(folder, "config.json")
         with open(config, "w", encoding="ascii") as file:
             json.dump(LLAMA_CONFIG, file)
-        threads = ["--threads", "1"] if ranks == 1 else []
         return trained({**LLAMA, "steps": steps}, grid, ranks, ["--model", config, "--dtype", dtype, *threads])
 
 
@@ -125,12 +132,10 @@ def rows_llama():
     for dtype in "f32", "bf16":
         yield f"{dtype}, processor time of one thread", {
             "PyTorch": lambda d=dtype: processor_secs(lambda n: torch_llama(d, "eager", 0, n)),
-            "Quadrille": lambda d=dtype: processor_secs(lambda n: ours_llama(d, "1x1x1x1", 1, n))}
-        yield f"{dtype}, two cores", {
-            "PyTorch, one process, compiled": lambda d=dtype: torch_llama(d, "compile", 1),
-            "PyTorch, one process": lambda d=dtype: torch_llama(d, "eager", 1),
-            "PyTorch, DDP": lambda d=dtype: torch_llama(d, "ddp", 2),
-            "Quadrille, 1x1x1x2": lambda d=dtype: ours_llama(d, "1x1x1x2", 2)}
+            "Quadrille": lambda d=dtype: processor_secs(lambda n: ours_llama(d, "1x1x1x1", 1, n, ("--threads", "1")))}
+        yield f"{dtype}, two cores", on_two_cores(
+            lambda way, ranks, d=dtype: torch_llama(d, way, ranks),
+            lambda grid, ranks, d=dtype: ours_llama(d, grid, ranks))
 
 
 def rows_layer():
