@@ -13,11 +13,15 @@
 static qdr_status choose_here(qdr_stack *stack)
 {
     const qdr_context *ctx = qdr_grid_context(stack->grid);
+    const qdr_recompute recompute = stack->net.opts.recompute;
     qdr_machine machine;
     qdr_status status = qdri_context_machine(ctx, &machine);
     if (status == QDR_OK) {
-        QDR_TRY(qdri_net_place(&stack->net));
-        status = qdri_net_choose_panels(&stack->net, qdri_grid_order(stack->grid), &machine);
+        stack->net.opts.recompute = QDR_RECOMPUTE_NONE; /* the same panels and parts, and bits, with all */
+        status = qdri_net_place(&stack->net);
+        if (status == QDR_OK) status = qdri_net_choose_panels(&stack->net, qdri_grid_order(stack->grid), &machine);
+        qdri_net_unplace(&stack->net);
+        stack->net.opts.recompute = recompute;
     }
     if (status == QDR_OK || status == QDR_ERR_MEMORY || qdri_context_names_machine(ctx)) return status;
     qdri_log(QDRI_LOG_WARNING, "stack: neither panels nor parts of the batch are chosen: %s", qdr_last_error());

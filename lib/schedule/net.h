@@ -297,6 +297,8 @@ void qdri_net_lists_free(qdri_net_lists *lists);
 /* Ends the description, without building lists: they can then be built one by one, for their tasks alone. A second call
  * does nothing. */
 QDR_NODISCARD qdr_status qdri_net_place(qdri_net *net);
+/* Takes back what qdri_net_place() did, for other options. */
+void qdri_net_unplace(qdri_net *net);
 /* Sets how long values last, in edges and nodes, by the options: qdri_net_place() does so, and models, after it, to see
  * what other options would repeat.
  * @retval QDR_ERR_ARGUMENT  segments are to be repeated, and there is nothing that can be */

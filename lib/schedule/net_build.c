@@ -218,6 +218,15 @@ qdr_status qdri_net_place(qdri_net *net)
     return net->buffers.status;
 }
 
+void qdri_net_unplace(qdri_net *net)
+{
+    net->is_placed = 0;
+    net->buffers.n = net->workspace.buffer + 1; /* those of an empty net */
+    net->n_small = 0;
+    for (int i = 0; i < net->n_edges; i++) net->edges[i].value = net->edges[i].gradient = QDRI_NO_REF;
+    for (int i = 0; i < net->n_nodes; i++) net->nodes[i].saved = net->nodes[i].layer.gathered = QDRI_NO_REF;
+}
+
 qdr_status qdri_net_build(qdri_net *net, qdri_net_lists *lists)
 {
     QDR_TRY(qdri_net_place(net));

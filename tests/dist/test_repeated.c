@@ -26,15 +26,14 @@ typedef struct results {
     size_t activations;
 } results;
 
-/* Panels and parts are given: a stack's own choice of them depends on what it repeats, and with it the last bits. */
 static void choose(uint64_t *seed, int n_ranks, variant *v)
 {
     const int64_t context = 1 + dist_below(seed, MOST_CONTEXT);
     v->desc = (qdr_network_desc){QDR_INIT(qdr_network_desc), .context = context, .layout = v->desc.layout};
     v->opts.n_rows = context * dist_below(seed, 2 * n_ranks + 2);
     v->opts.row_unit = context;
-    v->opts.panels = 1 + (int)dist_below(seed, 3);
-    v->opts.batch_parts = 1 + (int)dist_below(seed, 3);
+    v->opts.panels = (int)dist_below(seed, 4);
+    v->opts.batch_parts = (int)dist_below(seed, 4);
     v->opts.prefetch = (int)dist_below(seed, 4);
     v->opts.overlap = (int)dist_below(seed, QDR_OVERLAP_NONE + 1);
     v->n_passes = 1 + (int)dist_below(seed, MOST_PASSES);
