@@ -60,11 +60,37 @@ class Networks(cases.Case):
     def config(self, name, config):
         return self.write(f"{name}/config.json", json.dumps(config))
 
-    def plan(self, config, recompute="none"):
+    def plan(self, config, recompute="none", sequence=SEQUENCE, dtype="f32", pick=1):
         plan = self.path("plan.json")
         self.assert_done(start(ARGUMENTS.command, "plan", config, "-n", "8", "--machine", "laptop", "--batch", "8",
-                               "--seq", str(SEQUENCE), "--dtype", "f32", "--recompute", recompute, "-o", plan))
+                               "--seq", str(sequence), "--dtype", dtype, "--recompute", recompute, "-o", plan,
+                               "--pick", str(pick)))
         return plan
+
+    def test_every_plan_runs(self):
+        """The five fastest of each recomputation: whatever the grid, the losses are equal."""
+        models = sorted(glob.glob(ARGUMENTS.models + "/*.json")) if ARGUMENTS.full else \
+            [f"{ARGUMENTS.models}/{name}.json" for name in ("qwen2-0.5b",)]
+        for path in models:
+            name = os.path.basename(path)[:-5]
+            with open(path, encoding="utf-8") as file:
+                config = self.config(name, shrunk(json.load(file)))
+            self.assert_plans_agree(name, config)
+        for name in kinds() if ARGUMENTS.full else ():
+            with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
+                self.assert_plans_agree(name, self.config(name, json.load(file) | {"vocab_size": 256}))
+
+    def assert_plans_agree(self, name, config):
+        first = None
+        for recompute in ("none", "operations", "full"):
+            for pick in range(1, 6):
+                plan = self.plan(config, recompute, 12, "f64", pick)
+                losses, _ = self.train("--plan", plan, "--local", "8", "--steps", "5", "--threads", "1")
+                first = first or losses
+                self.assertEqual(list(losses), list(range(1, 6)))
+                for step in losses:
+                    self.assertAlmostEqual(losses[step], first[step], delta=1e-9 * first[step],
+                                           msg=f"{name}, {recompute}, plan {pick}")
 
     def test_models_by_plans(self):
         names = sorted(os.path.basename(path)[:-5] for path in glob.glob(ARGUMENTS.models + "/*.json"))
