@@ -54,8 +54,8 @@ typedef enum qdr_product_type {
 } qdr_product_type;
 
 /** What the backward pass computes again instead of keeping it. Results are the same, bit for bit; panels and parts
- * that a stack chooses do not depend on it. Where a GPU fuses GELU with the product before it, what is computed again is
- * rounded otherwise. */
+ * that a stack chooses do not depend on it. Where a GPU fuses GELU with the product before it, what is computed again
+ * is rounded otherwise. */
 typedef enum qdr_recompute {
     QDR_RECOMPUTE_NONE = 0,
     QDR_RECOMPUTE_ATTENTION = 1, /**< scores and softmax only ("selective"), for predictions of other software; of a
