@@ -35,10 +35,10 @@ static const option_spec specs[] = {
     {"layout", 0, "LAYOUT", "replicated (default) or scattered", OPTION_CHOICE, AT(plan.layout), .words = LAYOUT_WORDS},
     {"recompute", 0, "WHAT", "what backward makes again: none (default), operations or full", OPTION_OTHER,
      AT(plan.recompute), .take = take_recompute, .words = RECOMPUTE_WORDS},
-    {"panels", 0, "N", "row panels of a layer's products; default: the best of 1, 2, 4, 8 and 16", OPTION_INT,
+    {"panels", 0, "N", "row panels of a layer's products; default: the best for --machine, else 1", OPTION_INT,
      AT(plan.panels), 1, 4096},
-    {"batch-parts", 0, "N", "parts of each rank's rows; default: the best of 1 and 2", OPTION_INT, AT(plan.batch_parts),
-     1, 16},
+    {"batch-parts", 0, "N", "parts of each rank's rows; default: the best for --machine, else 1", OPTION_INT,
+     AT(plan.batch_parts), 1, 16},
     {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"codec", 0, "CODECS", CODEC_HELP "; needs --machine, which says how many ranks share a node", OPTION_OTHER,
      AT(codec), .take = take_codecs},
@@ -76,6 +76,10 @@ static int make_plan(mem_options *options, failure *why)
     if (!options->asked.machine &&
         (options->asked.memory_bytes > 0 || options->asked.ranks_per_node > 0 || options->asked.n_settings > 0))
         return fail(why, EXIT_USAGE, "mem: --mem, --ranks-per-node and --set need --machine, which they change");
+    if (!options->asked.machine) { /* by whose speed they would be chosen; a stack without one has one of each, too */
+        if (plan->panels == 0) plan->panels = 1;
+        if (plan->batch_parts == 0) plan->batch_parts = 1;
+    }
     plan->codecs = options->codec.codecs;
     if (options->order) snprintf(plan->order, sizeof plan->order, "%s", options->order);
     return EXIT_OK;
@@ -136,10 +140,11 @@ static void print_table(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
     const qdr_plan_result *result = &answer->result;
-    printf("# %s on grid %s, levels %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s\n",
+    printf("# %s on grid %s, levels %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s, "
+           "panels %d, batch parts %d\n",
            answer->network.name, grid_in_words(plan).text, levels_in_words(plan).text, (long long)plan->batch,
            PLURAL(plan->batch), (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype),
-           layout_word(plan->layout), recompute_word(plan->recompute));
+           layout_word(plan->layout), recompute_word(plan->recompute), result->panels, result->batch_parts);
     printf("%-12s %22s\n", "params", "of the whole model");
     for (int i = 0; i < N_PARTS; i++) printf("%-12s %22lld\n", answer->parts[i].name, (long long)answer->parts[i].n);
     printf("%-12s %22lld\n\n", "sum", (long long)answer->counts.total);

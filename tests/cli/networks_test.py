@@ -80,12 +80,33 @@ class Networks(cases.Case):
             with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
                 self.assert_plans_agree(name, self.config(name, json.load(file) | {"vocab_size": 256}))
 
+    def planned_bytes(self, said):
+        """Of rank 0: what its peak is, too."""
+        planned, peak = re.search(r": (\d+) bytes planned .*, (\d+) at peak", said).groups()
+        self.assertEqual(planned, peak)
+        return int(planned)
+
+    def test_memory_is_known_before(self):
+        """By `mem`, which looks at two layers of each kind."""
+        for name in kinds() if ARGUMENTS.full else ("gemma3", "gpt2", "olmo2", "qwen3"):
+            with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
+                config = self.config(name, json.load(file) | {"vocab_size": 256})
+            for grid in ("2x1x1x1", "1x1x2x1", "1x2x1x2", "2x2x1x1") if ARGUMENTS.full else ("2x1x1x1", "1x2x1x2"):
+                for recompute in ("none", "operations", "full"):
+                    words = ["--grid", grid, "--batch", "8", "--dtype", "f32", "--recompute", recompute]
+                    _, said = self.train("--model", config, *words, "--local", str(ranks_of(grid)), "--ctx", "64",
+                                         "--steps", "2")
+                    done = start(ARGUMENTS.command, "mem", config, *words, "--seq", "64", "--json")
+                    known, planned = json.loads(done.out)["memory_bytes"], self.planned_bytes(said)
+                    self.assertAlmostEqual(known, planned, delta=0.015 * planned, msg=f"{name}, {grid}, {recompute}")
+
     def assert_plans_agree(self, name, config):
         first = None
         for recompute in ("none", "operations", "full"):
             for pick in range(1, 6):
                 plan = self.plan(config, recompute, 12, "f64", pick)
-                losses, _ = self.train("--plan", plan, "--local", "8", "--steps", "5", "--threads", "1")
+                losses, said = self.train("--plan", plan, "--local", "8", "--steps", "5", "--threads", "1")
+                self.planned_bytes(said)
                 first = first or losses
                 self.assertEqual(list(losses), list(range(1, 6)))
                 for step in losses:
