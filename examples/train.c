@@ -211,6 +211,7 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     if (!run) return QDR_ERR_MEMORY;
     run->own = *set;
     run->own.resume = path;
+    if (path) run->own.load = NULL; /* its run has begun */
     run->began = process_secs();
     run->set = &run->own, run->ctx = ctx, run->sentence = sentence, run->talks = qdr_context_rank(ctx) == 0;
     qdr_status status = run_all(run);

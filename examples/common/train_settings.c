@@ -101,8 +101,8 @@ const option_spec settings_specs[] = {
      "--save, or from FILE.1 ... if it is damaged or gone, or from the beginning",
      OPTION_TEXT, AT(resume)},
     {"load", 0, "FILE",
-     "begin with the parameters and the network of a checkpoint, or of what quadrille ckpt convert has written; a "
-     "shorter --ctx takes the first of its learned positions",
+     "begin with the parameters and the network of a checkpoint, or of what quadrille ckpt convert has written (with "
+     "--resume auto if there is nothing to continue); a shorter --ctx takes the first of its learned positions",
      OPTION_TEXT, AT(load)},
     {"stop-after", 0, "N", "end the run after N steps as a signal would: save, and exit", OPTION_COUNT, AT(stop_after),
      1, 100000000},
@@ -371,7 +371,7 @@ qdr_status settings_check(const settings *set, char sentence[PROBLEM_BYTES])
     if (!set->save && without) return REFUSE(sentence, "%s needs a file to save to; add --save FILE", without);
     if (!set->save && is_auto)
         return REFUSE(sentence, "--resume auto continues from the file of --save; add --save FILE");
-    if (set->resume && set->load)
+    if (set->resume && !is_auto && set->load)
         return REFUSE(sentence, "--resume continues a run, and --load begins one; leave one of them out");
     return QDR_OK;
 }

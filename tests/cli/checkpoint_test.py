@@ -338,6 +338,20 @@ class Saving(Case):
         self.assertIn("continuing after step 2 of " + file + ".1", said)
         self.assertEqual(sorted(losses), [3, 4, 5, 6])
 
+    def test_auto_begins_with_the_file_of_load(self):
+        """Until there is a run to continue."""
+        first, file = self.path("first"), self.path("a")
+        self.train("1x1x1x1", *TINY, "--steps", "2", "--seed", "3", "--save", first)
+        words = ["--load", first, "--save", file, "--resume", "auto", "--sample", "0"]
+        begun, said = self.train("1x1x1x2", "--steps", "2", *words)
+        self.assertIn("tensors of " + first, said)
+        self.assertEqual(sorted(begun), [1, 2])
+        losses, said = self.train("1x2x1x1", "--steps", "4", *words)
+        self.assertIn("continuing after step 2 of " + file, said)
+        self.assertEqual(sorted(losses), [3, 4])
+        said = self.run_words(words_of("1x1x1x1", self.text, "--load", first, "--resume", file), 2)
+        self.assertIn("--resume continues a run, and --load begins one; leave one of them out", said)
+
     def damage(self, path):
         with open(path, "r+b") as file:
             file.seek(-3, os.SEEK_END)
