@@ -60,19 +60,34 @@ static double worked_before(const trace_rank *rank, double time)
 
 /* ---- schedules ---- */
 
+/* The last that an optimizer ended, since validations of its run may follow; without an optimizer the last of all. */
+static int last_run(const trace_file *trace)
+{
+    int of_steps = -1, of_all = 0;
+    for (int r = 0; r < trace->n_ranks; r++)
+        for (int64_t i = 0; i < trace->ranks[r].n_events; i++) {
+            const trace_event *event = &trace->ranks[r].events[i];
+            if (event->run > of_all) of_all = event->run;
+            if (event->run > of_steps && strncmp(event->kind, "adamw", 5) == 0) of_steps = event->run;
+        }
+    return of_steps < 0 ? of_all : of_steps;
+}
+
 void trace_keep_last(trace_file *trace, int64_t n_runs)
 {
+    const int until = last_run(trace);
+    if (n_runs) trace->n_runs = until + 1;
     trace->begin = INFINITY;
     trace->end = -INFINITY;
     for (int stream = 0; stream < N_TRACE_STREAMS; stream++) trace->is_used[stream] = 0;
     for (int r = 0; r < trace->n_ranks; r++) {
         trace_rank *rank = &trace->ranks[r];
         if (n_runs) {
-            int64_t n = 0, last = 0;
-            for (int64_t i = 0; i < rank->n_events; i++)
-                if (rank->events[i].run > last) last = rank->events[i].run;
-            for (int64_t i = 0; i < rank->n_events; i++)
-                if (rank->events[i].run > last - n_runs) rank->events[n++] = rank->events[i];
+            int64_t n = 0;
+            for (int64_t i = 0; i < rank->n_events; i++) {
+                const trace_event event = rank->events[i];
+                if (event.run <= until && event.run > until - n_runs) rank->events[n++] = event;
+            }
             rank->n_events = n;
         }
         rank->n_work = 0;

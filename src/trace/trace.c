@@ -85,7 +85,7 @@ typedef struct trace_options {
 static const option_spec specs[] = {
     {"last", 0, "N",
      "use only the last N passes of each rank (a forward, a backward with what ends the step, or "
-     "the sum of a loss each); default: all",
+     "the sum of a loss each), to the end of the last step: not what validates after it; default: all",
      OPTION_COUNT, AT(n_runs), 1, 1 << 30},
     {"merge", 0, "FILE", "write one trace of all ranks, on a common clock, for Perfetto", OPTION_TEXT, AT(merge)},
     {"svg", 0, "FILE", "draw the first eight ranks; without --last, their last two passes", OPTION_PICTURE, AT(svg)},

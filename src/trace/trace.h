@@ -49,7 +49,7 @@ typedef struct trace_rank {
 } trace_rank;
 
 typedef struct trace_file {
-    int n_ranks, n_runs; /* runs: before any were dropped */
+    int n_ranks, n_runs; /* runs: before any but the last were dropped */
     trace_rank *ranks;
     char id[24]; /* of the program's run */
     int is_used[N_TRACE_STREAMS];
@@ -72,7 +72,8 @@ void trace_grid(const trace_rank *rank, char *text, size_t capacity);
 double trace_align(const trace_clock *clocks, int n_clocks, double secs);
 /* The largest possible error when times of two ranks are compared. */
 double trace_clock_bound(const trace_file *trace);
-/* Drops all but the last n_runs schedules of each rank (0: keeps all), and computes the sums of the rest. */
+/* Drops all but the last n_runs schedules of each rank (0: keeps all), and what follows an optimizer's last, and
+ * computes the sums of the rest. */
 void trace_keep_last(trace_file *trace, int64_t n_runs);
 /* Index of the first work interval that ends after `time`. */
 int64_t trace_find_work(const trace_rank *rank, double time);

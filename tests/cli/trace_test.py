@@ -300,6 +300,17 @@ class Files(Case):
             self.assertEqual(picture.count(EXPOSED), 1 + 8 * n_collectives)
             self.assertIn(title, picture)
 
+    def test_the_last_passes_end_with_a_step(self):
+        """Not with the validation that follows it, or the file that is written then."""
+        self.write(0, [event(kind, "compute", 1000 * run, 100 + run, run=run) for run, kind in enumerate(
+            ("product", "adamw", "product", "adamw", "product", "product"))] + [event("write", "file", 9000, 5, run=5)],
+                   ranks=1)
+        out = self.assert_done(trace(self.name, "--last", "2", "--svg", self.path("run.svg")))
+        self.assertIn("computing: 0.205 ms", out)
+        self.assertNotIn("file write", out)
+        self.assertIn("the last 2 of 4 passes: 1103 \u00b5s", self.read("run.svg"))
+        self.assertIn("computing: 0.615 ms", self.assert_done(trace(self.name)))
+
     def test_merged(self):
         self.write_two()
         self.assert_done(trace(self.name, "--merge", self.path("all.json")))
