@@ -53,15 +53,15 @@ def check_text(path, text):
 
 def markdown_lines(lines):
     """The numbers and lines that can be broken: not rows of tables, words such as links, and the output of programs,
-    which is indented, or fenced without the name of a language."""
+    which is indented, or fenced as console or without the name of a language."""
     fence, in_list, indented, before = None, False, False, ""
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):
-            fence = line.strip("` ") or "output" if fence is None else None
+            fence = line.strip("` ") or "console" if fence is None else None
         elif fence is None and line:
             in_list = bool(LIST_ITEM.match(line)) or in_list and line.startswith(" ")
             indented = line.startswith("    ") and not in_list and (indented or not before)
-        if fence != "output" and not (fence is None and indented) and not UNBREAKABLE.match(line):
+        if fence != "console" and not (fence is None and indented) and not UNBREAKABLE.match(line):
             yield number, line
         before = line
 

@@ -277,9 +277,9 @@ class Style(Case):
 
     def test_columns_of_markdown(self):
         long, word = "x " * 60 + "x\n", "x" * 121
-        for text in ("| " + long, "```\n" + long + "```\n", "a:\n\n    " + long + "\n    " + long,
-                     "- a\n\nb:\n\n    " + long, word + "\n", f"- [a]({word})\n", f"![{word}](a.svg)\n",
-                     f"[a]: {word}\n"):
+        for text in ("| " + long, "```\n" + long + "```\n", "```console\n" + long + "```\n",
+                     "a:\n\n    " + long + "\n    " + long, "- a\n\nb:\n\n    " + long, word + "\n",
+                     f"- [a]({word})\n", f"![{word}](a.svg)\n", f"[a]: {word}\n"):
             with self.subTest(text=text[:20]):
                 self.assertEqual(self.check(text, "a.md"), [])
         for text in (long, "```c\n" + long + "```\n", "```\na\n```\n" + long, "- a\n\n    " + long, "a\n    " + long,
