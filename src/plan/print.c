@@ -90,9 +90,8 @@ static void print_why(FILE *file, const plan_answer *answer)
     const planned_grid *first = &found->best[0], *second = &found->best[1];
     print_grid(file, &first->plan);
     if (found->counts.n_best < 2) {
-        fputs(answer->options->search.n_best == 1 ? " is the fastest; --top 2 says why it beats the second."
-                                                  : " is the only grid that fits.",
-              file);
+        const int chosen = answer->options->search.n_best == 1 && found->counts.n_candidates > 1;
+        fputs(chosen ? " is the fastest; --top 2 says why it beats the second." : " is the only grid that fits.", file);
         return;
     }
     const double more = percent_more(second->result.secs, first->result.secs);
@@ -313,9 +312,13 @@ void plan_print_table(const plan_answer *answer)
     print_title(answer, unit);
     for (int i = 0; i < answer->n_rows; i++) print_row(answer, &answer->rows[i], unit);
     putchar('\n');
-    printf("%lld plans, of which at most %lld fit in %.4g GiB; %lld were simulated, and bounds rule out the rest.\n",
-           (long long)found->counts.n_candidates, (long long)found->counts.n_fitting,
-           answer->machine->memory_bytes / GIB, (long long)found->counts.n_simulated);
+    if (found->counts.n_candidates == 1)
+        printf("1 plan, which fits in %.4g GiB.\n", answer->machine->memory_bytes / GIB);
+    else
+        printf("%lld plans, of which at most %lld fit in %.4g GiB; %lld %s simulated, and bounds rule out the rest.\n",
+               (long long)found->counts.n_candidates, (long long)found->counts.n_fitting,
+               answer->machine->memory_bytes / GIB, (long long)found->counts.n_simulated,
+               found->counts.n_simulated == 1 ? "was" : "were");
     print_why(stdout, answer);
     putchar('\n');
     plan_padding(answer->network, &answer->rows[0].planned.plan, note_print, NULL);

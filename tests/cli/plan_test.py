@@ -117,6 +117,9 @@ class Table(Case):
 
     def test_one_grid(self):
         self.assertIn("2x2x2x1 is the only grid that fits.", self.good("--fix", "x=2,y=2,z=2"))
+        self.assertIn("\n1 plan, which fits in 4 GiB.\n2x2x2x1 is the only grid that fits.\n",
+                      self.good("--fix", "x=2,y=2,z=2", "--order", "xyzd", "--layout", "replicated", "--recompute",
+                                "none", "--micro-batch", "1", "--top", "1"))
 
     def test_from_standard_input(self):
         done = run("plan", "-", "-n", "8", "--machine", self.machine, stdin=json.dumps(CONFIG))
