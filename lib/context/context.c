@@ -13,6 +13,7 @@
 #include "core/sized.h"
 #include "dev/plugin.h"
 #include "quadrille/cuda.h"
+#include "quadrille_private/measure.h"
 #include "topo/topo.h"
 
 typedef struct device_choice {
@@ -247,6 +248,7 @@ int qdr_context_node(const qdr_context *ctx, int rank)
 }
 
 int qdr_context_gpu(const qdr_context *ctx) { return ctx ? qdri_dev_gpu(ctx->dev) : -1; }
+double qdr_measure_waits(const qdr_context *ctx) { return ctx ? 1e-9 * (double)qdri_dev_waited_ns(ctx->dev) : 0; }
 int qdr_context_threads(const qdr_context *ctx) { return ctx ? ctx->n_threads : 0; }
 qdr_stream *qdr_context_stream(qdr_context *ctx) { return ctx ? ctx->stream : NULL; }
 qdr_status qdr_context_status(const qdr_context *ctx)

@@ -142,6 +142,8 @@ size_t qdri_dev_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype) { return dev->
 
 int qdri_dev_runs_work(const qdri_dev *dev) { return dev->table->runs_work; }
 
+int64_t qdri_dev_waited_ns(const qdri_dev *dev) { return atomic_load_explicit(&dev->waited_ns, memory_order_relaxed); }
+
 int qdri_dev_gpu(const qdri_dev *dev) { return dev->table->gpu ? dev->table->gpu(dev) : -1; }
 
 const char *qdri_dev_bus(const qdri_dev *dev) { return dev->table->bus ? dev->table->bus(dev) : NULL; }

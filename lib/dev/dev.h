@@ -183,6 +183,9 @@ size_t qdri_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel);
 void qdri_reserve_kernel(qdr_stream *stream, size_t bytes);
 
 int qdri_dev_runs_work(const qdri_dev *dev);
+/* How long its compute streams have waited so far for events of other streams; 0 on GPUs, where nobody knows. Any
+ * thread. */
+int64_t qdri_dev_waited_ns(const qdri_dev *dev);
 int qdri_dev_gpu(const qdri_dev *dev); /* its number; -1: not a GPU */
 const char *qdri_dev_bus(const qdri_dev *dev); /* its address on PCI, in any case; NULL: not a GPU */
 /* 1: it can fuse the operations that `bias`, `gelu` and `gelu_of` request with this product. */

@@ -12,6 +12,7 @@
 struct qdri_dev {
     const qdri_dev_table *table;
     atomic_size_t bytes_now, bytes_peak;
+    _Atomic int64_t waited_ns; /* by compute streams, for other streams */
     atomic_int status; /* the first asynchronous failure; written once, after the message */
     pthread_mutex_t lock; /* protects the message and the hook */
     char sentence[QDRI_ERROR_BYTES];

@@ -19,6 +19,10 @@ QDR_NODISCARD qdr_status qdri_tune_load(const char *path, char **text, size_t *b
 QDR_NODISCARD qdr_status qdri_tune_store(const char *path, const qdri_tune_table *table);
 
 /* tune_measure.c */
+/* Counted memory of rows × cols elements, filled with random numbers: with zeros, a GPU is faster than with real data.
+ * Free it in any case. Blocking. */
+QDR_NODISCARD qdr_status qdri_take_random(qdr_stream *stream, int64_t rows, int64_t cols, qdr_dtype dtype,
+                                          void **memory);
 /* Times of the three products of the key's sizes with W as [out, in] and [in, out], each with the fastest of the
  * device's algorithms, while all ranks compute: medians over rounds, and the maximum over ranks. Sets secs and
  * algorithms. Collective; equal on all ranks. */

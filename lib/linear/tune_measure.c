@@ -16,7 +16,6 @@ enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 51, N_TIMES = 2 * QDRI_N_PRODUCTS, MOST_S
 typedef double product_secs[2][QDRI_N_PRODUCTS];
 typedef int product_algorithms[2][QDRI_N_PRODUCTS];
 
-/* The operands are random numbers: with zeros, a GPU is faster than with real data. */
 typedef struct operands {
     void *x, *y, *w; /* y: also used for dY */
     void *result; /* of any of the products */
@@ -50,22 +49,21 @@ static qdr_status fill(qdr_stream *stream, void *memory, int64_t n_elems, const 
     return QDR_OK;
 }
 
-static qdr_status fill_all(qdr_stream *stream, const qdri_tune_key *key, const operands *o)
+qdr_status qdri_take_random(qdr_stream *stream, int64_t rows, int64_t cols, qdr_dtype dtype, void **memory)
 {
-    const size_t each = qdr_dtype_bytes(key->dtype);
+    const size_t each = qdr_dtype_bytes(dtype);
     void *block = NULL;
+    QDR_TRY(take(qdri_stream_dev(stream), rows, cols, dtype, memory));
     QDR_TRY(qdri_calloc(BLOCK_ELEMS, each, "random numbers", &block));
     uint32_t state = 1; /* for numbers in [-0.5, 0.5], which are repeated after a block */
     for (int i = 0; i < BLOCK_ELEMS; i++) {
         state = state * 1664525u + 1013904223u; /* Numerical Recipes */
         const float number = (float)(state >> 8) * 0x1p-24f - 0.5f;
-        if (key->dtype == QDR_F64) ((double *)block)[i] = (double)number;
-        if (key->dtype == QDR_F32) ((float *)block)[i] = number;
-        if (qdri_is_narrow(key->dtype)) ((uint16_t *)block)[i] = qdri_narrow_round(key->dtype, number);
+        if (dtype == QDR_F64) ((double *)block)[i] = (double)number;
+        if (dtype == QDR_F32) ((float *)block)[i] = number;
+        if (qdri_is_narrow(dtype)) ((uint16_t *)block)[i] = qdri_narrow_round(dtype, number);
     }
-    qdr_status status = fill(stream, o->x, key->m * key->k, block, each);
-    if (status == QDR_OK) status = fill(stream, o->y, key->m * key->n, block, each);
-    if (status == QDR_OK) status = fill(stream, o->w, key->n * key->k, block, each);
+    const qdr_status status = fill(stream, *memory, rows * cols, block, each);
     const qdr_status ended = qdri_stream_synchronize(stream); /* the block is in use until then */
     free(block);
     return status == QDR_OK ? ended : status;
@@ -77,12 +75,11 @@ static qdr_status operands_create(const qdr_stack *stack, const qdri_tune_key *k
 {
     qdri_dev *dev = qdri_context_dev(qdr_grid_context(stack->grid));
     qdr_stream *stream = qdr_context_stream(qdr_grid_context(stack->grid));
-    QDR_TRY(take(dev, key->m, key->k, key->dtype, &o->x));
-    QDR_TRY(take(dev, key->m, key->n, key->dtype, &o->y));
-    QDR_TRY(take(dev, key->n, key->k, key->dtype, &o->w));
+    QDR_TRY(qdri_take_random(stream, key->m, key->k, key->dtype, &o->x));
+    QDR_TRY(qdri_take_random(stream, key->m, key->n, key->dtype, &o->y));
+    QDR_TRY(qdri_take_random(stream, key->n, key->k, key->dtype, &o->w));
     QDR_TRY(take(dev, most(key->m * most(key->n, key->k), key->n * key->k), 1, stack->net.grad_dtype, &o->result));
-    QDR_TRY(qdri_mem_alloc(dev, MOST_SECS * sizeof(double), &o->secs));
-    return fill_all(stream, key, o);
+    return qdri_mem_alloc(dev, MOST_SECS * sizeof(double), &o->secs);
 }
 
 static qdri_gemm product_of(const qdr_stack *stack, const qdri_tune_key *key, const operands *o, way how)

@@ -55,6 +55,7 @@ typedef struct qdri_item {
 typedef struct qdri_cpu_stream {
     qdr_stream base;
     qdri_waker *executor;
+    int computes; /* its waits are counted */
     struct qdri_cpu_stream *next; /* in the executor's list */
     qdri_item *items;
     atomic_uint_least64_t head, tail; /* number of items run, and of items enqueued */

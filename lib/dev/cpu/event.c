@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/size.h"
+#include "dev/clock.h"
 #include "dev/cpu/cpu.h"
 
 /* Tickets of one stream complete in order. The mark is shared by the event and by enqueued items; the last one frees
@@ -25,6 +26,8 @@ typedef struct ticket {
     event_mark *mark;
     qdri_cpu_dev *dev;
     uint64_t number;
+    int computes; /* of a wait: the stream's */
+    int64_t since_ns; /* the stream got here; 0: it has not had to wait */
 } ticket;
 
 static qdr_status mark_create(event_mark **result)
@@ -61,15 +64,23 @@ static qdr_status ticket_wait(void *args)
     ticket *self = args;
     if (!mark_reached(self->mark, self->number)) {
         atomic_fetch_or(&self->mark->waiters, qdri_current_waker()->bit);
-        if (!mark_reached(self->mark, self->number)) return QDR_PENDING;
+        if (!mark_reached(self->mark, self->number)) {
+            if (self->computes && self->since_ns == 0) self->since_ns = qdri_now_ns();
+            return QDR_PENDING;
+        }
     }
+    if (self->since_ns)
+        atomic_fetch_add_explicit(&self->dev->base.waited_ns, qdri_now_ns() - self->since_ns, memory_order_relaxed);
     mark_release(self->mark);
     return QDR_OK;
 }
 
 static qdr_status ticket_enqueue(cpu_event *event, qdr_stream *stream, qdri_work_fn fn)
 {
-    const ticket made = {event->mark, (qdri_cpu_dev *)stream->dev, event->mark->n_recorded};
+    const ticket made = {.mark = event->mark,
+                         .dev = (qdri_cpu_dev *)stream->dev,
+                         .number = event->mark->n_recorded,
+                         .computes = ((const qdri_cpu_stream *)stream)->computes};
     atomic_fetch_add(&made.mark->n_users, 1);
     return qdri_cpu_enqueue(stream, fn, ticket_drop, &made, sizeof made);
 }

@@ -116,6 +116,7 @@ qdr_status qdri_cpu_stream_create(qdri_dev *dev, qdri_stream_kind kind, qdr_stre
     qdr_status status = QDRI_NEW(1, "a stream", &made);
     if (status != QDR_OK) return status;
     made->base.dev = dev;
+    made->computes = kind == QDRI_STREAM_COMPUTE;
     atomic_init(&made->head, 0);
     atomic_init(&made->tail, 0);
     atomic_init(&made->wanted, UINT64_MAX);

@@ -4,6 +4,7 @@
 #include "grid/shape.h"
 #include "qdr_test.h"
 #include "quadrille/quadrille.h"
+#include "quadrille_private/measure.h"
 #include "topo/topo.h"
 
 TEST(a_context_alone)
@@ -161,6 +162,35 @@ TEST(streams_and_events)
     qdr_stream_destroy(&stream);
     qdr_stream_destroy(&stream);
     qdr_context_destroy(&ctx);
+}
+
+/* In all types that layers have; what it needs is given back. */
+TEST(products_have_a_rate)
+{
+    static const qdr_dtype dtypes[] = {QDR_F32, QDR_F64, QDR_BF16, QDR_F16};
+    double rate = 7;
+    CHECK_FAILS(qdr_measure_products(NULL, QDR_F32, &rate), QDR_ERR_ARGUMENT, "NULL");
+    assert_true(qdr_measure_waits(NULL) == 0);
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        const qdr_context_opts opts = {QDR_INIT(qdr_context_opts), .n_threads = n_threads, .device = "cpu"};
+        qdr_context *ctx;
+        size_t first, now, peak;
+        CHECK_OK(qdr_context_create_self(&opts, &ctx));
+        CHECK_FAILS(qdr_measure_products(ctx, QDR_I32, &rate), QDR_ERR_DTYPE, "f32, f64, bf16 or f16");
+        assert_true(rate == 0);
+        CHECK_FAILS(qdr_measure_products(ctx, QDR_F32, NULL), QDR_ERR_ARGUMENT, "NULL");
+        for (size_t i = 0; i < 4; i++) CHECK_OK(qdr_measure_products(ctx, dtypes[i], &rate)); /* what stays is there */
+        qdr_mem_usage(ctx, &first, &peak);
+        for (size_t i = 0; i < 4; i++) {
+            qdr_mem_reset_peak(ctx);
+            CHECK_OK(qdr_measure_products(ctx, dtypes[i], &rate));
+            assert_true(rate > 0 && rate < 1e18);
+            qdr_mem_usage(ctx, &now, &peak);
+            assert_int_equal(now, first);
+            assert_true(peak >= first + 3 * qdr_dtype_bytes(dtypes[i]) * 128 * 128);
+        }
+        qdr_context_destroy(&ctx);
+    }
 }
 
 TEST(memory_is_counted)

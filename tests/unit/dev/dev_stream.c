@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "dev/clock.h"
 #include "dev/dev.h"
 #include "qdr_test.h"
 
@@ -205,6 +206,41 @@ TEST(recording_again_keeps_old_waits)
     qdri_stream_destroy(&waiting);
     qdri_dev_destroy(&dev);
     test_free(done);
+}
+
+/* A stream of this kind waits for another one; the most that this can have taken. */
+static int64_t wait_for_gate(qdri_dev *dev, qdri_stream_kind kind)
+{
+    const struct timespec pause = {0, 20000000};
+    qdr_stream *slow = make_stream(dev, QDRI_STREAM_COMPUTE), *waiting = make_stream(dev, kind);
+    qdr_event *event = make_event(dev);
+    atomic_int gate = 0;
+    enqueue_gate(slow, &gate);
+    OK(qdri_event_record(event, slow));
+    const int64_t began_ns = qdri_now_ns();
+    OK(qdri_stream_wait(waiting, event));
+    nanosleep(&pause, NULL);
+    atomic_store(&gate, 1);
+    OK(qdri_stream_synchronize(waiting));
+    const int64_t most_ns = qdri_now_ns() - began_ns;
+    OK(qdri_stream_wait(waiting, event)); /* it has been reached */
+    qdri_stream_destroy(&slow);
+    qdri_stream_destroy(&waiting);
+    qdri_event_destroy(&event);
+    return most_ns;
+}
+
+TEST(only_waits_of_compute_streams_are_counted)
+{
+    qdri_dev *dev = make_device();
+    int64_t most_ns = 0;
+    (void)wait_for_gate(dev, QDRI_STREAM_COMM);
+    (void)wait_for_gate(dev, QDRI_STREAM_URGENT);
+    assert_int_equal(qdri_dev_waited_ns(dev), 0);
+    for (int i = 0; i < 100 && qdri_dev_waited_ns(dev) == 0; i++) /* a busy machine may look only afterwards */
+        most_ns += wait_for_gate(dev, QDRI_STREAM_COMPUTE);
+    assert_true(qdri_dev_waited_ns(dev) > 0 && qdri_dev_waited_ns(dev) <= most_ns);
+    qdri_dev_destroy(&dev);
 }
 
 static qdr_status whoami_run(void *args)
