@@ -34,8 +34,6 @@ static qdr_status check_given(const choice *given, char sentence[PROBLEM_BYTES])
                                              : "--plan and --grid both give the grid; leave one of them out");
     if (given->plan && given->levels)
         return REFUSE(sentence, "--plan and --levels both give the levels; leave one of them out");
-    if (given->machine && given->grid.x >= 0)
-        return REFUSE(sentence, "--machine is only used by --grid auto; give both or neither");
     if (given->grid.x < 0) return search_levels(given->levels, &(qdr_search_opts){QDR_INIT(qdr_search_opts)}, sentence);
     if (given->levels && strcmp(given->levels, "any") == 0)
         return REFUSE(sentence, "--levels any is only used by --grid auto; give both, or levels such as node,all");
@@ -180,11 +178,23 @@ static void tell_choice(const qdr_auto_plan *chosen)
     tell_why(chosen);
 }
 
-static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_network *network, choice *made,
-                            char sentence[PROBLEM_BYTES])
+/* The machine of --machine, on all ranks. */
+static qdr_status load_machine(qdr_context *ctx, const char *name_or_path, qdr_machine *machine)
+{
+    const qdr_status status = qdr_context_rank(ctx) == 0 ? qdr_machine_load(name_or_path, machine) : QDR_OK;
+    TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status)); /* the name was wrong */
+    return qdr_broadcast(ctx, 0, machine, sizeof *machine);
+}
+
+static double peak_of(const qdr_machine *machine, int dtype)
+{
+    return (dtype == QDR_F32 ? machine->f32 : dtype == QDR_F64 ? machine->f64 : machine->bf16).peak_flops;
+}
+
+static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_network *network,
+                            const qdr_machine *machine, choice *made, char sentence[PROBLEM_BYTES])
 {
     qdr_network long_enough = *network;
-    qdr_machine machine = {QDR_INIT(qdr_machine)};
     qdr_plan plans[] = {{QDR_INIT(qdr_plan)}, {QDR_INIT(qdr_plan)}};
     qdr_plan_result results[] = {{QDR_INIT(qdr_plan_result)}, {QDR_INIT(qdr_plan_result)}};
     qdr_auto_plan chosen = {QDR_INIT(qdr_auto_plan), .plan = &plans[0], .second_plan = &plans[1], .result = &results[0],
@@ -204,9 +214,7 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
                             .panels = (int)made->n_panels,
                             .batch_parts = (int)made->n_batch_parts};
     TRY(search_levels(made->levels, &opts, sentence));
-    const qdr_status status = talks && made->machine ? qdr_machine_load(made->machine, &machine) : QDR_OK;
-    TRY(qdr_agree(ctx, status == QDR_ERR_IO ? QDR_ERR_ARGUMENT : status));
-    TRY(qdr_plan_auto(ctx, &long_enough, talks && made->machine ? &machine : NULL, &opts, &chosen));
+    TRY(qdr_plan_auto(ctx, &long_enough, talks && made->machine ? machine : NULL, &opts, &chosen));
     take(made, chosen.plan);
     if (talks) tell_choice(&chosen);
     return QDR_OK;
@@ -215,8 +223,10 @@ static qdr_status take_best(qdr_context *ctx, const choice *usual, const qdr_net
 qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usual, const qdr_network *network,
                        choice *made, char sentence[PROBLEM_BYTES])
 {
+    qdr_machine machine = {QDR_INIT(qdr_machine)};
     *made = *given;
     TRY(check_given(given, sentence));
+    if (given->machine) TRY(load_machine(ctx, given->machine, &machine));
     if (given->codec && qdr_codecs_parse(given->codec, &made->codecs) != QDR_OK)
         return REFUSE(sentence, "--codec %.100s: %s", given->codec, qdr_last_error());
     if (given->plan) TRY(take_plan(ctx, network, made, sentence));
@@ -228,9 +238,10 @@ qdr_status choice_make(qdr_context *ctx, const choice *given, const choice *usua
                               .context = usual->context,
                               .batch = usual->batch};
         complete(made, &sizes); /* the sizes that the model needs */
-        TRY(take_best(ctx, usual, network, made, sentence));
+        TRY(take_best(ctx, usual, network, &machine, made, sentence));
     }
     complete(made, usual);
+    made->peak_flops = peak_of(&machine, made->dtype);
     return QDR_OK;
 }
 

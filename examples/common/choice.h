@@ -17,6 +17,7 @@ typedef struct choice {
     qdr_codecs codecs; /* made: those of `codec`, or of a plan; size 0: none are given */
     int layout, dtype, serial, recompute; /* qdr_layout, qdr_dtype, 0 or 1, qdr_recompute; -1: not given */
     int64_t context, batch, micro_batch; /* 0: not given */
+    double peak_flops; /* made: of a rank of `machine` in this type, as that states it; 0: not given, or not stated */
     int overlap; /* made: sum of QDR_OVERLAP_…; 0: all */
     char order_text[8]; /* made: `order` may point here */
     int gradient_parts, optimizer_parts; /* made: those of a plan, if no levels are given */
@@ -43,7 +44,9 @@ typedef struct choice {
     {"ranks and grid", .kind = OPTION_HEADING},                                                                        \
         {"grid", 0, "GXxGYxGZxGD|auto",                                                                                \
          "ranks along x, y, z, d (default 1x1x1xP, data parallel); auto: chosen by the model", CHOICE_GRID},           \
-        {"machine", 0, "NAME|FILE", "machine that --grid auto plans for (default: $QDR_MACHINE, else here)",           \
+        {"machine", 0, "NAME|FILE",                                                                                    \
+         "machine that --grid auto plans for and QDR_REPORT predicts (default: $QDR_MACHINE, else here); train "       \
+         "compares its speed with the peak of one that is given",                                                      \
          CHOICE_AT(OPTION_TEXT, machine)},                                                                             \
         {"plan", 0, "FILE", "run a plan written by `quadrille plan -o FILE`; other options override it",               \
          CHOICE_AT(OPTION_TEXT, plan)},                                                                                \

@@ -143,7 +143,7 @@ class Complaints(Case):
     def test_auto(self):
         for program in ("train", "transformer_layer"):
             self.complain(program, "--grid", "automatic", says=["automatic", "auto", "2x2x1x1"])
-            self.complain(program, "--machine", "laptop", says=["--machine", "--grid auto"])
+            self.complain(program, "--machine", "laptpo", says=["laptpo", "laptop"])
             self.complain(program, "--grid", "auto", "--machine", "laptpo", "--local", "2", says=["laptpo", "laptop"])
             self.complain(program, "--grid", "auto", "--local", "2", "--order", "xyzz", says=["xyzz"])
             self.complain(program, "--grid", "auto", says=["notamachine"], before=("env", "QDR_MACHINE=notamachine"))
@@ -253,7 +253,7 @@ class Reports(Case):
         talk = self.report("--grid", "2x1x2x1", "--local", "4", "--layout", "scattered")
         self.check(talk, "laptop", "2x1x2x1", ["all-gather x", "reduce-scatter x", "all-gather z", "reduce-scatter z",
                                                 "all-gather x stat", "all-reduce x stat"])
-        talk = self.report("--grid", "1x2x1x2", "--local", "4", "--dtype", "f32", machine="dgx-h100")
+        talk = self.report("--grid", "1x2x1x2", "--local", "4", "--dtype", "f32", "--machine", "dgx-h100")
         self.check(talk, "dgx-h100", "1x2x1x2", ["all-reduce y", "all-reduce d", "all-reduce y stat"])
 
     def test_losses_are_the_same(self):
