@@ -90,11 +90,19 @@ static qdr_status after_step(training *run, progress *line, training_step *step)
         run->points[run->n_points - 1] = (chart_point){step->number, step->val_loss};
     }
     run->losses[n_done - 1] = step->loss;
+    TRY(training_measure(run, step, validates));
     TRY(training_log_step(run, step));
     if (validates || run->log_is_stream) TRY(qdr_agree(run->ctx, run->log_status));
-    if (run->talks)
-        progress_step(line, step->number, step->loss, run->n_points ? run->points[run->n_points - 1].loss : NAN,
-                      (double)(n_done * set->how.batch * set->how.context) / run->train_secs, measured);
+    const double tokens_per_s = (double)(n_done * set->how.batch * set->how.context) / run->train_secs;
+    const progress_numbers numbers = {
+        .loss = step->loss,
+        .val_loss = run->n_points ? run->points[run->n_points - 1].loss : NAN,
+        .tokens_per_s = tokens_per_s,
+        .peak_share = training_peak_share(run, tokens_per_s),
+        .exposed = run->exposed,
+        .memory = run->memory,
+    };
+    if (run->talks) progress_step(line, step->number, &numbers, measured);
     return QDR_OK;
 }
 
@@ -126,21 +134,24 @@ static qdr_status train(training *run)
     for (int64_t step = run->first_step; step < run->n_steps && !run->stops; step++) {
         TRY(codec_switch_step(&run->codecs, step - run->first_step));
         const double began = process_secs();
-        const int64_t sent = training_traffic(run).bytes_sent;
+        const qdr_traffic before = training_traffic(run);
         double loss;
         if (run->late_secs > 0 && step == run->first_step + (run->n_steps - run->first_step) / 2)
             TRY(late_step(run, step, &loss));
         else
             TRY(train_step(run, step, &loss));
         const double secs = process_secs() - began;
+        const qdr_traffic after = training_traffic(run);
         run->train_secs += secs;
+        run->waited.own += after.secs - before.secs;
         TRY(check_loss(run, step, loss));
         training_step done = {.number = step + 1,
                               .loss = loss,
                               .lr = learning_rate(run->set, step),
                               .tokens_per_s = (double)(run->set->how.batch * run->set->how.context) / secs,
-                              .bytes_sent = training_traffic(run).bytes_sent - sent,
-                              .val_loss = NAN};
+                              .bytes_sent = after.bytes_sent - before.bytes_sent,
+                              .val_loss = NAN,
+                              .exposed = NAN};
         const int is_last = step + 1 == run->n_steps;
         if (is_last) TRY(training_save_step(run, &line, step + 1)); /* before the last validation, which may be long */
         TRY(after_step(run, &line, &done));
@@ -213,6 +224,7 @@ static qdr_status run_once(qdr_context *ctx, const settings *set, const char *pa
     run->own.resume = path;
     if (path) run->own.load = NULL; /* its run has begun */
     run->began = process_secs();
+    run->memory = run->exposed = NAN;
     run->set = &run->own, run->ctx = ctx, run->sentence = sentence, run->talks = qdr_context_rank(ctx) == 0;
     qdr_status status = run_all(run);
     const qdr_status saved = qdr_checkpoint_finish(&run->save.pending); /* of a run that failed */

@@ -5,7 +5,6 @@
  *
  * Times are medians over iterations on the slowest rank. Bytes and calls are rank 0's, per iteration. */
 #include <jansson.h>
-#include <math.h>
 #include <quadrille/quadrille.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +34,6 @@ typedef struct block_driver {
     qdr_grid *grid;
     transformer made;
     double *forward_secs, *backward_secs; /* of each iteration, on the slowest rank */
-    double *all; /* one number per rank */
     qdr_graph *forward, *backward; /* recorded; NULL: enqueued task by task */
 } block_driver;
 
@@ -63,18 +61,6 @@ static qdr_status build(block_driver *driver)
         .products = set->products == 1 ? QDR_PRODUCT_FP8 : QDR_PRODUCT_AS_STORED,
     };
     return transformer_create(driver->grid, &desc, &driver->made);
-}
-
-/* The sum of a number over all ranks, and the largest. */
-static qdr_status over_ranks(block_driver *driver, double mine, double *sum, double *most)
-{
-    TRY(meter_all(driver->grid, mine, driver->all));
-    *sum = *most = 0;
-    for (int i = 0; i < qdr_context_size(driver->ctx); i++) {
-        *sum += driver->all[i];
-        *most = fmax(*most, driver->all[i]);
-    }
-    return QDR_OK;
 }
 
 static int has_levels(const block_driver *driver)
@@ -173,12 +159,13 @@ static qdr_status conclude(block_driver *driver, block_result *result)
     double forward_flops, backward_flops, unused;
     result->n_rows = read_traffic(driver, result->rows); /* before this function's own collectives */
     for (int64_t i = 0; i < set->n_iterations; i++) {
-        TRY(over_ranks(driver, driver->forward_secs[i], &unused, &driver->forward_secs[i]));
-        TRY(over_ranks(driver, driver->backward_secs[i], &unused, &driver->backward_secs[i]));
+        TRY(meter_over_ranks(driver->grid, driver->forward_secs[i], &unused, &driver->forward_secs[i]));
+        TRY(meter_over_ranks(driver->grid, driver->backward_secs[i], &unused, &driver->backward_secs[i]));
     }
     /* In the replicated layout, norms and residuals are computed, and counted, more than once. */
-    TRY(over_ranks(driver, qdr_stack_flops(driver->made.stack, QDR_LIST_FORWARD), &forward_flops, &unused));
-    TRY(over_ranks(driver, qdr_stack_flops(driver->made.stack, QDR_LIST_BACKWARD), &backward_flops, &unused));
+    TRY(meter_over_ranks(driver->grid, qdr_stack_flops(driver->made.stack, QDR_LIST_FORWARD), &forward_flops, &unused));
+    TRY(meter_over_ranks(driver->grid, qdr_stack_flops(driver->made.stack, QDR_LIST_BACKWARD), &backward_flops,
+                         &unused));
     result->forward_secs = statistics_median(driver->forward_secs, (size_t)set->n_iterations);
     result->backward_secs = statistics_median(driver->backward_secs, (size_t)set->n_iterations);
     result->forward_gflops = 1e-9 * forward_flops / result->forward_secs;
@@ -312,8 +299,7 @@ static qdr_status drive(block_driver *driver)
     TRY(choice_make_grid(driver->ctx, &driver->own.how, driver->sentence, &driver->grid));
     driver->forward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
     driver->backward_secs = program_new(driver->ctx, set->n_iterations, sizeof(double));
-    driver->all = program_new(driver->ctx, qdr_context_size(driver->ctx), sizeof(double));
-    if (!driver->forward_secs || !driver->backward_secs || !driver->all) return QDR_ERR_MEMORY;
+    if (!driver->forward_secs || !driver->backward_secs) return QDR_ERR_MEMORY;
     TRY(build(driver));
     qdr_codecs codecs;
     TRY(qdr_stack_get_codecs(driver->made.stack, &codecs));
@@ -335,7 +321,6 @@ static qdr_status run_rank(qdr_context *ctx, const void *user, char sentence[PRO
     qdr_grid_destroy(&driver.grid);
     free(driver.forward_secs);
     free(driver.backward_secs);
-    free(driver.all);
     return status;
 }
 

@@ -297,8 +297,9 @@ qdr_status corpus_take(corpus *text, corpus_part part, char sentence[PROBLEM_BYT
     const double began = process_secs();
     const int64_t n = n_numbers(text, part.n_rooms);
     if (text->tokens) take_on_root(text, part);
-    if (part.is_training) text->waited_secs += process_secs() - began;
+    const double read = process_secs();
     TRY(qdr_broadcast(text->ctx, 0, text->numbers, (size_t)(n + 1) * sizeof *text->numbers));
+    if (part.is_training) text->waited_secs += read - began, text->sent_secs += process_secs() - read;
     const qdr_status status = (qdr_status)text->numbers[n];
     if (status < 0) TRY(qdr_broadcast(text->ctx, 0, text->problem, PROBLEM_BYTES));
     if (status < 0) return memcpy(sentence, text->problem, PROBLEM_BYTES), status;

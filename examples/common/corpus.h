@@ -23,6 +23,7 @@ typedef struct corpus {
     int has_documents;
     qdr_token_rows rows; /* of the sequences that were taken last */
     double waited_secs; /* of rank 0 for reading those of training */
+    double sent_secs; /* for sending those of training; of other ranks also for what rank 0 waited */
     /* The rest is the corpus's own. */
     qdr_context *ctx;
     qdr_tokens *tokens; /* on rank 0 */

@@ -3,6 +3,7 @@
 #include "meter.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,5 +57,20 @@ qdr_status meter_all(qdr_grid *grid, double value, double *all)
     if (status >= 0) status = qdr_copy(ctx, all, shared, (size_t)n * sizeof *all, NULL);
     if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_mem_free(ctx, &shared);
+    return status;
+}
+
+qdr_status meter_over_ranks(qdr_grid *grid, double value, double *sum, double *most)
+{
+    const int n = qdr_context_size(qdr_grid_context(grid));
+    double *all = calloc((size_t)n, sizeof *all);
+    qdr_status status = qdr_agree(qdr_grid_context(grid), all ? QDR_OK : QDR_ERR_MEMORY);
+    *sum = *most = 0;
+    if (status >= 0 && all) status = meter_all(grid, value, all);
+    for (int i = 0; status >= 0 && all && i < n; i++) {
+        *sum += all[i];
+        *most = fmax(*most, all[i]);
+    }
+    free(all);
     return status;
 }

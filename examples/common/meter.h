@@ -11,5 +11,7 @@ double meter_memory_peak(void); /* their maximum so far */
 void meter_sleep(double secs);
 /* all[r] = rank r's value, for every rank of the grid. Collective, blocking. */
 qdr_status meter_all(qdr_grid *grid, double value, double *all);
+/* The sum over all ranks, and the largest. Collective, blocking. */
+qdr_status meter_over_ranks(qdr_grid *grid, double value, double *sum, double *most);
 
 #endif

@@ -14,8 +14,14 @@ typedef struct progress {
 
 /* every: seconds between lines where standard error is no terminal; 0: only milestones have one. */
 progress progress_begin(int64_t first, int64_t n_steps, double every);
-/* Called after a step. val_loss: the latest, NAN before the first. `milestone`: print a line of its own. */
-void progress_step(progress *line, int64_t step, double loss, double val_loss, double tokens_per_s, int milestone);
+/* What is told of a step; NAN: it is not known. */
+typedef struct progress_numbers {
+    double loss, val_loss, tokens_per_s; /* val_loss: the latest */
+    double peak_share, exposed; /* shares of the peak and of the time */
+    double memory; /* bytes */
+} progress_numbers;
+/* Called after a step. `milestone`: print a line of its own. */
+void progress_step(progress *line, int64_t step, const progress_numbers *numbers, int milestone);
 /* Called while a validation on n_steps windows runs, after `done` of them. */
 void progress_validation(progress *line, int64_t done);
 /* Ends the terminal's line. */
@@ -24,6 +30,8 @@ void progress_end(const progress *line);
 void progress_clear(const progress *line);
 /* "1:05", "2:00:00". */
 const char *progress_clock(double secs, char text[24]);
+/* "0.1 MB", "12.3 MB", "5.68 GB". */
+const char *progress_bytes(double bytes, char text[24]);
 /* "96", "51200", "0.83 M". */
 const char *progress_count(double n, char text[24]);
 

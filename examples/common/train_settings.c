@@ -112,8 +112,9 @@ const option_spec settings_specs[] = {
      "kept as FILE.1, FILE.2 ...",
      OPTION_TEXT, AT(log)},
     {"every", 0, "SECS",
-     "print the step, loss, speed and time left every SECS where standard error is not a terminal; 0: with validations "
-     "only (default 30)",
+     "print the step, losses, speed, time left, share of the peak (of --machine, else of the products' rate measured "
+     "at the start), share of the time in which ranks waited for communication (exposed; mean over ranks) and the "
+     "largest rank's memory every SECS where standard error is not a terminal; 0: with validations only (default 30)",
      OPTION_REAL, AT(every), 0, 1e6},
     {"plot", 0, "FILE", "draw the loss curve as SVG", OPTION_PICTURE, AT(plot)},
     {"val-every", 0, "N", "steps between validations (default: a tenth of --steps)", OPTION_COUNT, AT(validate_every),

@@ -42,6 +42,14 @@ typedef struct training {
     chart_point points[MAX_POINTS];
     int64_t n_points;
     double train_secs;
+    double token_flops; /* to train one, as papers count them: 3 times the forward, without recomputation */
+    double peak_flops; /* per second, of all ranks: of --machine, or as products ran at the start */
+    struct { /* for communication, in the steps of this run: seconds of this rank; and what all ranks said last */
+        double own, sum, most, of_secs; /* of_secs: train_secs then */
+        int64_t next; /* when they are asked again: how many steps have been run */
+    } waited;
+    double memory; /* bytes: the most that a rank has had of the library's; NAN: not known yet */
+    double exposed; /* share of the steps' time that a rank waited on average; NAN: not known, as on GPUs */
     double memory_before;
     int late_rank;
     double late_secs;
@@ -69,6 +77,7 @@ typedef struct training_step {
     double loss, lr, tokens_per_s;
     int64_t bytes_sent; /* by this rank, without validations */
     double val_loss; /* NAN: not measured */
+    double exposed; /* since this was last asked; NAN: it was not, and run->memory is as it was */
 } training_step;
 
 /* Begins the log of --log, if there is to be one: a new file with a line about the run, which can be read while it
@@ -79,8 +88,16 @@ qdr_status training_open_log(training *run);
  * ends the log. */
 qdr_status training_log_step(training *run, const training_step *step);
 void training_log_validation(training *run, double loss);
-/* What this rank has sent so far, on all channels. Local. */
+/* What this rank has sent so far, on all channels; secs: for which it has waited for that, and computed nothing, and
+ * for the text of training; 0 on GPUs. Local. */
 qdr_traffic training_traffic(const training *run);
+/* Sets token_flops and peak_flops, which it measures unless --machine states it. Collective, ranks agree. */
+qdr_status training_find_peak(training *run);
+/* The share of the peak at a speed. */
+double training_peak_share(const training *run, double tokens_per_s);
+/* After a step: asks all ranks for what each knows of itself, if it is due, or after another eighth of the steps of
+ * this run, but at least every 100. Collective. */
+qdr_status training_measure(training *run, training_step *step, int is_due);
 
 /* How many sequences have been used before a step; the batch may have been another before this run. */
 int64_t training_sequences(const training *run, int64_t step);

@@ -142,6 +142,7 @@ qdr_status training_prepare(training *run)
     TRY(choice_make_grid(run->ctx, &run->own.how, run->sentence, &run->grid));
     TRY(corpus_open(run->ctx, set, &run->text, run->sentence));
     TRY(training_try_prompt(run));
+    if (!set->eval) TRY(training_find_peak(run));
     TRY(make_model(run));
     TRY(training_load(run));
     run->n_steps = set->n_steps > run->first_step && !set->eval ? set->n_steps : run->first_step;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 
 #include "meter.h"
@@ -28,8 +29,8 @@ static qdr_status report_memory(training *run, size_t peak)
     size_t optimizer;
     TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
     TRY(qdr_adamw_size(run->model.stack, &optimizer));
-    /* After a late rank's step, one number of each rank is gathered. */
-    const size_t meter = run->late_secs > 0 ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
+    /* After a step, one number of each rank is gathered. */
+    const size_t meter = run->n_steps > run->first_step ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
     const size_t asked = sizes.parameters + sizes.gradients + sizes.feedback + sizes.activations + sizes.workspace +
                          sizes.communication + sizes.device + optimizer + meter;
     if (run->talks)
@@ -41,20 +42,6 @@ static qdr_status report_memory(training *run, size_t peak)
                 sizes.communication, sizes.device, meter, peak, 1e-6 * (meter_memory_peak() - run->memory_before),
                 run->set->how.n_local > 1 ? " (all ranks)" : "");
     return QDR_OK;
-}
-
-qdr_traffic training_traffic(const training *run)
-{
-    qdr_traffic all = {QDR_INIT(qdr_traffic)};
-    for (int channel = 0; channel < QDR_N_CHANNELS; channel++)
-        for (int kind = 0; kind < QDR_N_COLL_KINDS; kind++) {
-            qdr_traffic one = {QDR_INIT(qdr_traffic)};
-            if (qdr_grid_traffic(run->grid, (qdr_channel)channel, (qdr_coll_kind)kind, &one) != QDR_OK) continue;
-            all.bytes_sent += one.bytes_sent;
-            all.bytes_plain += one.bytes_plain;
-            all.codec_secs += one.codec_secs;
-        }
-    return all;
 }
 
 /* What codecs have saved, if there are any. */
@@ -90,14 +77,41 @@ static void report_loss(const training *run)
     fputc('\n', stderr);
 }
 
+/* Of the steps of this run. */
+static void report_ranks(const training *run)
+{
+    char text[24];
+    if (isnan(run->memory)) return;
+    const double tokens = (double)((run->n_steps - run->first_step) * run->set->how.batch * run->set->how.context);
+    fprintf(stderr, "of all ranks: %.1f%% of the peak; ", 100 * training_peak_share(run, tokens / run->train_secs));
+    if (!isnan(run->exposed))
+        fprintf(stderr, "exposed communication %.1f%% of the steps' time on average, at most %.1f%%; ",
+                100 * run->exposed, 100 * run->waited.most / run->waited.of_secs);
+    fprintf(stderr, "memory at most %s\n", progress_bytes(run->memory, text));
+}
+
 qdr_status training_report(training *run, size_t peak)
 {
     if (run->talks) report_loss(run);
+    if (run->talks) report_ranks(run);
     TRY(report_skipped(run));
     report_codecs(run);
     TRY(report_memory(run, peak));
     const int draws = run->talks && run->set->plot && run->first_step < run->n_steps;
     return qdr_agree(run->ctx, draws ? draw_chart(run) : QDR_OK);
+}
+
+static void tell_peak(const training *run)
+{
+    const choice *how = &run->set->how;
+    const int p = qdr_context_size(run->ctx);
+    if (run->set->eval) return;
+    fprintf(stderr, "peak: %.4g GFLOP/s, ", 1e-9 * run->peak_flops);
+    if (how->machine)
+        fprintf(stderr, "that of %d rank%s of %s\n", p, PLURAL(p), how->machine);
+    else
+        fprintf(stderr, "at which products of %s ran on all ranks at the start\n",
+                qdr_dtype_name((qdr_dtype)how->dtype));
 }
 
 void training_announce(const training *run)
@@ -125,6 +139,7 @@ void training_announce(const training *run)
             (long long)network->heads, PLURAL(network->heads), (long long)set->how.context,
             progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
             (long long)n_tokens, PLURAL(n_tokens));
+    tell_peak(run);
     if (is_text && network->vocab > N_BYTES)
         fprintf(stderr, "its vocabulary of %lld has more than the %d bytes: the other tokens never occur\n",
                 (long long)network->vocab, N_BYTES);

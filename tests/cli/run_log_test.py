@@ -96,10 +96,39 @@ class Logs(Case):
             self.assertAlmostEqual(line["gradient_norm"] / one["gradient_norm"], 1, delta=1e-3)
 
     def test_memory(self):
-        """The late rank's step needs a number of each rank for a while."""
-        lines = self.log_of("--steps", "6", "--late", "1:0.01", grid="1x1x3x1")[1]
-        self.assertEqual([line["memory_peak"] - line["memory"] for line in lines], 3 * [0] + 3 * [3 * 8])
+        """That of the largest rank is asked for after a step, which needs a number of each rank for a while."""
+        lines = self.log_of("--steps", "6", "--vocab", "257", grid="1x3x1x1")[1]
+        self.assertEqual({line["memory_peak"] - line["memory"] for line in lines}, {3 * 8})
         self.assertEqual(len({line["memory"] for line in lines}), 1)
+        self.assertIn(f"memory at most {1e-6 * lines[-1]['memory_most']:.1f} MB", self.said)
+        alone = self.log_of("--steps", "1", "--vocab", "257", grid="1x1x1x1")[1][0]
+        self.assertEqual(alone["memory_most"], alone["memory"])
+        for line in lines:  # before or after it has been asked for
+            self.assertIn(line["memory_most"] - lines[0]["memory_most"], (0, 3 * 8))
+            self.assertLess(line["memory_most"], alone["memory"])
+
+    def test_waiting(self):
+        """For a rank that is late the others wait in nearly all of a step; a rank alone waits for nobody."""
+        steps = ["--steps", "4", "--val-every", "1"]
+        late = self.log_of(*steps, "--late", "1:1", grid="1x1x1x2")[1][2]["exposed"]
+        self.assertTrue(0.2 < late < 0.6, late)  # of two ranks one waits
+        self.assertRegex(self.said, r"exposed communication \d+\.\d% of the steps' time on average, at most \d+\.\d%; ")
+        self.assertTrue(all(line["exposed"] < 0.1 for line in self.log_of(*steps)[1]))
+
+    def test_shares_of_a_peak(self):
+        """Of a machine: tokens times 6 flops for each weight of a product, and 12·l·s·h for attention."""
+        flops = 6 * (LAYERS * 12 * HIDDEN**2 + 256 * HIDDEN) + 12 * LAYERS * CONTEXT * HIDDEN
+        for grid, dtype, peak in (("1x1x1x1", "f32", 1e11), ("1x2x1x1", "f64", 2 * 5e10), ("1x1x1x2", "f16", 2e11)):
+            about, lines = self.log_of("--steps", "9", "--machine", "laptop", "--dtype", dtype, grid=grid)
+            self.assertEqual((about["peak_of"], about["peak_flops"]), ("laptop", peak))
+            self.assertIn(f"peak: {1e-9 * about['peak_flops']:.4g} GFLOP/s, that of ", self.said)
+            for line in lines:
+                self.assertAlmostEqual(line["peak_share"] * about["peak_flops"] / flops / line["tokens_per_s"], 1,
+                                       delta=1 / line["tokens_per_s"])
+        about, _ = self.log_of("--steps", "1")
+        self.assertEqual(about["peak_of"], "products at the start")
+        self.assertGreater(about["peak_flops"], 0)
+        self.assertIn("at which products of f32 ran on all ranks at the start", self.said)
 
     def test_speed(self):
         """A step's tokens in its time, which is a part of what passes from line to line."""
@@ -283,12 +312,12 @@ class Lines(Case):
         words = [*TINY, "--val-every", "1000000", "--val-windows", "1", "--steps", "3000"]
         for every, least in (("0.02", 3), ("0", 1), (None, 1)):
             said = self.run_words(words_of("1x1x1x1", self.text, *words, *(["--every", every] if every else [])))
-            lines = re.findall(r"^step \d+/3000  loss \d+\.\d+  (?:validation \S+  )?\d+ tokens/s  [\d:]+ left$", said,
-                               re.MULTILINE)
+            lines = re.findall(r"^step \d+/3000  loss \d+\.\d+  (?:val \d+\.\d+  )?\d+ tokens/s  [\d:]+ left  "
+                               r"peak \d+%  exposed \d+%  \d+\.\d MB$", said, re.MULTILINE)
             self.assertGreaterEqual(len(lines), least, said)
             if least == 1:
                 self.assertEqual(len(lines), 1, said)
-            self.assertEqual(len([line for line in lines if "validation" in line]), 1, said)
+            self.assertEqual(len([line for line in lines if "val" in line]), 1, said)
 
 
 class Evaluating(Case):
