@@ -113,6 +113,13 @@ static float to_float(const void *values, int64_t i, qdr_dtype dtype)
     return value;
 }
 
+/* With the network's factor and cap, which are part of the loss. */
+static float taken(const qdr_network *network, float logit)
+{
+    const double cap = network->logits_cap, scaled = (network->logits_factor == 0 ? 1 : network->logits_factor) * logit;
+    return (float)(cap > 0 ? cap * tanh(scaled / cap) : scaled);
+}
+
 /* This rank's part of the row, at its position among all columns; -infinity elsewhere. */
 static qdr_status own_logits(gpt *model, int64_t row, float *logits)
 {
@@ -130,7 +137,7 @@ static qdr_status own_logits(gpt *model, int64_t row, float *logits)
     int64_t local = 0;
     for (int range = 0; status >= 0 && range < part->n_ranges; range++)
         for (int64_t col = part->cols[range].begin; col < part->cols[range].end; col++)
-            logits[col] = to_float(host, local++, model->config.dtype);
+            logits[col] = taken(&model->config.network, to_float(host, local++, model->config.dtype));
     free(host);
     return status;
 }

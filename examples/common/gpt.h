@@ -45,7 +45,7 @@ qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
 /* The same of rows from a sequence on, which must stay as they are until the stream has run; first_keys: of a model of
  * documents. */
 qdr_status gpt_fill_rows(gpt *model, const qdr_token_rows *rows, int64_t sequence);
-/* The logits of global row `row` after a forward pass, on every rank. Collective, blocking. */
+/* The logits of global row `row` after a forward pass, as the loss takes them, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);
 /* Number of parameters of the whole model. */
 int64_t gpt_n_parameters(const gpt *model);

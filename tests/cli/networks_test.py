@@ -5,6 +5,7 @@
 
 usage: networks_test.py COMMAND FOLDER-OF-EXAMPLES MODELS NETWORKS [--full]
 """
+import array
 import glob
 import json
 import math
@@ -22,6 +23,26 @@ SOME_KINDS = ["cohere2", "gemma2", "gemma3", "glm4", "gpt2", "gpt_neox", "granit
 SHRUNK = {"n_embd": 16, "hidden_size": 16, "n_inner": 16, "intermediate_size": 16, "head_dim": 16}
 LAYERS = {"n_layer": 2, "num_hidden_layers": 2}
 SEQUENCE = 32
+MASK = (1 << 64) - 1
+
+
+def mixed(bits):
+    """The finaliser of splitmix64."""
+    bits = (bits + 0x9e3779b97f4a7c15) & MASK
+    bits = ((bits ^ bits >> 30) * 0xbf58476d1ce4e5b9) & MASK
+    bits = ((bits ^ bits >> 27) * 0x94d049bb133111eb) & MASK
+    return bits ^ bits >> 31
+
+
+def drawn(chances, temperature, seed):
+    """The first token that this seed draws."""
+    weights = [chance ** (1 / temperature) for chance in chances]
+    left = (mixed(mixed(seed ^ 0x5a17)) >> 11) * 2**-53 * sum(weights)
+    for token, weight in enumerate(weights):
+        if left < weight:
+            return token
+        left -= weight
+    return len(weights) - 1
 
 
 def shrunk(config):
@@ -165,6 +186,65 @@ class Networks(cases.Case):
         _, loaded = self.train("--load", again, "--steps", "0", "--dtype", "f64")
         losses = [re.search(r"validation loss (\S+) nats", text)[1] for text in (loaded, said)]
         self.assertEqual(losses[0], losses[1], name)
+
+    def sample(self, *words):
+        done = start(os.path.join(ARGUMENTS.examples, "train"), *words, "--val-windows", "1")
+        self.assertEqual(done.returncode, 0, done.err)
+        return done.out
+
+    def numbers(self, name, tokens):
+        return self.write(name, array.array("H", tokens).tobytes())
+
+    def test_samples_of_models(self):
+        """Of text, and of tokens by their numbers, from the run and from what it saved, on other ranks."""
+        names = sorted(os.path.basename(path)[:-5] for path in glob.glob(ARGUMENTS.models + "/*.json"))
+        data = ["--data", self.numbers("a.bin", [i * i % 300 for i in range(2000)]), "--tokens", "uint16"]
+        save = self.path("a.safetensors")
+        for name in names if ARGUMENTS.full else SOME:
+            with open(f"{ARGUMENTS.models}/{name}.json", encoding="utf-8") as file:
+                config = shrunk(json.load(file))
+            for vocab, what, prompt in ((256, [self.text], "1: 1 and"), (300, data, "7 299 12")):
+                words = [*what, "--sample", "20", "--temperature", "0", "--prompt", prompt, "--dtype", "f64", "--ctx",
+                         "12"]
+                model = self.config(name, config | {"vocab_size": vocab})
+                said = self.sample(*words, "--model", model, "--batch", "2", "--steps", "2", "--local",
+                                   "2", "--grid", "2x1x1x1", "--save", save)
+                self.assertEqual(self.sample(*words, "--load", save, "--steps", "0"), said, name)
+                self.assertTrue(said.startswith(prompt + (" " if vocab == 300 else "")), said)
+                if vocab == 300:
+                    tokens = [int(word) for word in said.split()]
+                    self.assertEqual(len(tokens), 3 + 20)
+                    self.assertLess(max(tokens), 300)
+                else:
+                    self.assertLessEqual(len(said) - len(prompt) - 1, 20)
+                    self.assertGreaterEqual(len(said) - len(prompt) - 1, 5)
+
+    def test_samples_follow_the_loss(self):
+        """The chance of each token is that of the loss of a text that ends with it, which --eval gives."""
+        n_tokens, prompt = 7, [3, 6, 0, 5]
+        data = ["--data", self.numbers("a.bin", [i * i * i % n_tokens for i in range(2000)]), "--tokens", "uint16"]
+        save = self.path("a.safetensors")
+        for name in kinds():
+            with open(f"{ARGUMENTS.networks}/{name}/config.json", encoding="utf-8") as file:
+                config = self.config(name, json.load(file) | {"vocab_size": n_tokens})
+            words = ["--model", config, "--ctx", "12", "--batch", "2", "--steps", "2", "--init", "0.6"]
+            self.sample(*data, *words, "--dtype", "f64", "--sample", "0", "--local", "2", "--grid", "1x2x1x1", "--save",
+                        save)
+            losses = []
+            for token in range(n_tokens):
+                answer = self.sample("--eval", self.numbers("end.bin", prompt + [token]), "--load", save, "--tokens",
+                                     "uint16", "--dtype", "f64")
+                losses.append(len(prompt) * json.loads(answer)["loss"])
+            chances = [math.exp(min(losses) - loss) for loss in losses]
+            words = [*data, "--load", save, "--steps", "0", "--dtype", "f64", "--prompt", " ".join(map(str, prompt))]
+            likeliest = [int(word) for word in self.sample(*words, "--sample", "1", "--temperature", "0").split()]
+            self.assertEqual(likeliest, prompt + [chances.index(1)], name)
+            for factor in 0.5, 1, 2:  # what would be drawn with this factor in the wrong place is something else
+                seed = next(seed for seed in range(1 << 20) if factor == 1 or drawn(chances, 0.7, seed) !=
+                            drawn(chances, 0.7 * factor, seed))
+                said = self.sample(*words, "--sample", "1", "--temperature", "0.7", "--seed", str(seed), "--local", "2",
+                                   "--grid", "2x1x1x1").split()
+                self.assertEqual(int(said[-1]), drawn(chances, 0.7, seed), (name, seed))
 
     def test_layers_alone(self):
         """`bench layer` and transformer_layer take them, too, and `plan` and `mem`, as they are."""
