@@ -101,6 +101,8 @@ qdr_status training_measure(training *run, training_step *step, int is_due);
 
 /* How many sequences have been used before a step; the batch may have been another before this run. */
 int64_t training_sequences(const training *run, int64_t step);
+/* What its data consist of: "bytes" of a text, or "numbers". */
+const char *training_tokens(const training *run);
 /* The run's own part of a checkpoint: with the tensors, all that is needed to go on; NULL: out of memory. Local. */
 json_t *training_note(const training *run, int64_t n_steps);
 qdr_status training_begin_save(training *run, int64_t n_steps);

@@ -5,14 +5,50 @@
 
 #include "training.h"
 
-/* The position in the data, which another text does not have. */
+enum { DATA_BYTES = 320 };
+
+/* Data, and where documents end in them, in words; name NULL: a note of an older release, which does not say. */
+static void write_data(char *words, const char *name, const char *documents, double n_tokens, const char *crc)
+{
+    const int n = snprintf(words, DATA_BYTES, "%.150s (%.0f tokens, checksum %s", name ? name : "another text",
+                           n_tokens, crc);
+    if (name && documents)
+        snprintf(words + n, DATA_BYTES - (size_t)n, ", documents %.20s)", documents);
+    else
+        snprintf(words + n, DATA_BYTES - (size_t)n, name ? ", no documents)" : ")");
+}
+
+/* Other data have other tokens at the position; what tokens are must be the same. */
+static qdr_status compare_data(const training *run, int64_t step, double n_tokens, const char *crc)
+{
+    const json_t *note = run->saved.note;
+    const char *kind = json_string_value(json_object_get(note, "tokens")), *own = training_tokens(run);
+    char before[DATA_BYTES], now[DATA_BYTES], here[16];
+    snprintf(here, sizeof here, "%08lx", (unsigned long)run->text.crc);
+    if ((int64_t)n_tokens == run->text.info.n_tokens && strcmp(crc, here) == 0) return QDR_OK;
+    if (kind && strcmp(kind, own) != 0)
+        return REFUSE(
+            run->sentence,
+            "--resume %.300s: its tokens are %.20s, but those of %s are %s: give such data, or use --load for "
+            "the parameters alone",
+            run->set->resume, kind, run->text.name, own);
+    write_data(before, json_string_value(json_object_get(note, "text")),
+               json_string_value(json_object_get(note, "documents")), n_tokens, crc);
+    write_data(now, run->set->data ? run->set->data : run->text.name, run->set->documents,
+               (double)run->text.info.n_tokens, here);
+    if (run->talks)
+        fprintf(stderr, "warning: --resume %s: until step %lld the run read %s; from now on it reads %s\n",
+                run->set->resume, (long long)step, before, now);
+    return QDR_OK;
+}
+
+/* The position in the data. */
 static qdr_status take_position(training *run)
 {
     static const saved_range positions = {0, 1e15, 1, "use --load for its parameters alone"};
     const saved_run *saved = &run->saved;
     double step = -1, sequences = -1, bytes = -1;
-    char crc[16] = "", here[16];
-    snprintf(here, sizeof here, "%08lx", (unsigned long)run->text.crc);
+    char crc[16] = "";
     TRY(saved_run_number(saved, "step", &positions, &step, run->sentence));
     TRY(saved_run_number(saved, "sequences", &positions, &sequences, run->sentence));
     TRY(saved_run_number(saved, "text_bytes", &positions, &bytes, run->sentence));
@@ -21,12 +57,7 @@ static qdr_status take_position(training *run)
         return REFUSE(run->sentence,
                       "--resume %.300s: the file does not say how far its run was; use --load for its parameters alone",
                       run->set->resume);
-    if ((int64_t)bytes != run->text.info.n_tokens || strcmp(crc, here) != 0)
-        return REFUSE(
-            run->sentence,
-            "--resume %.300s: its run was on another text, of %.0f tokens and checksum %s; %s has %lld tokens "
-            "and checksum %s: give that text, with its weights and documents, or use --load for the parameters alone",
-            run->set->resume, bytes, crc, run->text.name, (long long)run->text.info.n_tokens, here);
+    TRY(compare_data(run, (int64_t)step, bytes, crc));
     if (run->set->n_steps > 0 && run->set->n_steps < (int64_t)step)
         return REFUSE(run->sentence,
                       "--resume %.300s: it has %.0f steps already, more than --steps %lld; give a larger --steps to "

@@ -26,16 +26,21 @@ static json_t *describe_network(const training *run)
     return described;
 }
 
+const char *training_tokens(const training *run) { return run->text.info.is_text ? "bytes" : "numbers"; }
+
 json_t *training_note(const training *run, int64_t n_steps)
 {
     char crc[16];
     snprintf(crc, sizeof crc, "%08lx", (unsigned long)run->text.crc);
-    json_t *note = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "program", "train", "step", (json_int_t)n_steps,
-                             "sequences", (json_int_t)training_sequences(run, n_steps), "text_bytes",
+    const settings *set = run->set;
+    json_t *note = json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s, s:s, s:o}", "program", "train", "step",
+                             (json_int_t)n_steps, "sequences", (json_int_t)training_sequences(run, n_steps), "text",
+                             set->data ? set->data : run->text.name, "tokens", training_tokens(run), "text_bytes",
                              (json_int_t)run->text.info.n_tokens, "text_crc32", crc, NOTE_NETWORK,
-                             run->set->network.architecture, NOTE_CONFIG, describe_network(run));
-    json_t *more = settings_note(run->set);
-    const int bad = !note || !more || json_object_update(note, more);
+                             set->network.architecture, NOTE_CONFIG, describe_network(run));
+    json_t *more = settings_note(set);
+    int bad = !note || !more || json_object_update(note, more);
+    if (set->documents) bad |= json_object_set_new(note, "documents", json_string(set->documents));
     json_decref(more);
     if (!bad) return note;
     json_decref(note);

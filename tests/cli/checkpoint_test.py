@@ -141,13 +141,29 @@ class Continuing(Case):
                                                             6: sum(cut[i] for i in (8, 9, 10)) / 3}
         self.check_close(means, whole, 1e-12)
 
-    def test_another_text_is_refused(self):
+    def test_another_text_is_told(self):
         file, other = self.path("a.safetensors"), self.path("other.txt")
         self.train("1x1x1x1", *TINY, "--steps", "2", "--save", file)
         with open(self.text, "rb") as text, open(other, "wb") as copy:
             copy.write(text.read().replace(b"7", b"8"))
-        said = self.run_words(words_of("1x1x1x1", other, "--resume", file), 2)
-        self.assertIn("another text", said)
+        n_bytes, again = os.path.getsize(other), self.path("b.safetensors")
+        crcs = [f"{zlib.crc32(self.read_bytes(path)):08x}" for path in (self.text, other)]
+        goes_on = ["--resume", file, "--steps", "3", "--sample", "0", "--save", again]
+        said = self.run_words(words_of("1x1x1x1", other, *goes_on))
+        self.assertIn(f"warning: --resume {file}: until step 2 the run read text.txt ({n_bytes} tokens, checksum "
+                      f"{crcs[0]}, no documents); from now on it reads other.txt ({n_bytes} tokens, checksum "
+                      f"{crcs[1]}, no documents)\n", said)
+        note = json.loads(json.loads(header_of(again)[1])["__metadata__"]["note"])
+        self.assertEqual((note["text"], note["text_crc32"], note["tokens"]), ("other.txt", crcs[1], "bytes"))
+        for words, warns in ([], False), (["--documents", "10"], True):
+            said = self.run_words(words_of("1x1x1x1", other, "--resume", again, *words, "--steps", "4", "--sample", "0",
+                                           "--save", file))
+            self.assertEqual("documents 10)\n" in said, warns, said)
+            self.assertEqual("warning" in said, warns, said)
+        said = self.run_words(words_of("1x1x1x1", other, "--resume", file, "--steps", "5", "--sample", "0"))
+        self.assertIn(", documents 10); from now on it reads other.txt", said)
+        said = self.run_words(words_of("1x1x1x1", "--data", other, "--tokens", "uint16", "--resume", file), 2)
+        self.assertEqual(len(said.splitlines()), 1, said)
 
 
 class Notes(Case):

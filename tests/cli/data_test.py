@@ -137,7 +137,11 @@ class Data(Case):
             self.assertLess(abs(one[0] - other[0]), 1e-9)
         self.assertEqual(len(got), 5)
         other = [*words[:1], data.replace(":3", ":2"), *words[2:]]
-        self.assertIn("on another text", self.losses(*other, "--resume", save, code=2))
+        self.losses(*other, "--resume", save)
+        self.assertIn(f"until step 3 the run read {data} (", self.said)
+        self.assertIn(f"from now on it reads {other[1]} (", self.said)
+        self.assertIn("its tokens are numbers, but those of text.txt are bytes",
+                      self.losses(self.text, *words[2:], "--resume", save, code=2))
 
     def test_another_vocabulary(self):
         self.write("a.bin", ints(20240520, 1, [5 * token for token in self.tokens], "H"))
