@@ -7,25 +7,36 @@
 
 enum { LEAST_EXTENT = 128, MOST_EXTENT = 8192, PRODUCTS = 4, ROUNDS = 3 };
 #define LEAST_SECS 3e-3
+#define WARM_SECS 0.05 /* the kernel lets threads that are new share a core for up to 30 ms */
 
 /* From when all ranks begin some products to when all have computed them: where ranks share cores, each alone would
- * look as fast as if it had one to itself. The first round is not counted. */
-static qdr_status time_rounds(qdr_context *ctx, const qdri_gemm *gemm, double *secs)
+ * look as fast as if it had one to itself. */
+static qdr_status time_round(qdr_context *ctx, const qdri_gemm *gemm, double *secs)
 {
-    double rounds[1 + ROUNDS];
-    qdr_status status = qdr_barrier(ctx);
-    for (int round = 0; round <= ROUNDS && status == QDR_OK; round++) {
-        const int64_t began_ns = qdri_now_ns();
-        for (int i = 0; i < PRODUCTS && status == QDR_OK; i++) status = qdri_gemm_run(qdr_context_stream(ctx), gemm);
-        if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
-        status = qdr_agree(ctx, status);
-        rounds[round] = 1e-9 * (double)(qdri_now_ns() - began_ns);
-    }
-    *secs = status == QDR_OK ? qdri_median(rounds + 1, ROUNDS) : 0;
+    const int64_t began_ns = qdri_now_ns();
+    qdr_status status = QDR_OK;
+    for (int i = 0; i < PRODUCTS && status == QDR_OK; i++) status = qdri_gemm_run(qdr_context_stream(ctx), gemm);
+    if (status == QDR_OK) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    status = qdr_agree(ctx, status);
+    *secs = 1e-9 * (double)(qdri_now_ns() - began_ns);
     return status;
 }
 
-static qdr_status time_products(qdr_context *ctx, qdr_dtype dtype, int64_t n, double *secs)
+/* The rounds of the first `warm_secs`, at least one, are not counted. */
+static qdr_status time_rounds(qdr_context *ctx, const qdri_gemm *gemm, double warm_secs, double *secs)
+{
+    double rounds[ROUNDS], warmed = 0, unused;
+    QDR_TRY(qdr_barrier(ctx));
+    do {
+        QDR_TRY(time_round(ctx, gemm, &unused));
+        warmed += unused;
+    } while (qdri_comm_any(qdri_context_world(ctx), warmed < warm_secs));
+    for (int round = 0; round < ROUNDS; round++) QDR_TRY(time_round(ctx, gemm, &rounds[round]));
+    *secs = qdri_median(rounds, ROUNDS);
+    return QDR_OK;
+}
+
+static qdr_status time_products(qdr_context *ctx, qdr_dtype dtype, int64_t n, double warm_secs, double *secs)
 {
     void *memory[3] = {0};
     qdr_status status = QDR_OK;
@@ -45,7 +56,7 @@ static qdr_status time_products(qdr_context *ctx, qdr_dtype dtype, int64_t n, do
                             .dtype = dtype,
                             .c_dtype = dtype};
     status = qdr_agree(ctx, status);
-    if (status == QDR_OK) status = time_rounds(ctx, &gemm, secs);
+    if (status == QDR_OK) status = time_rounds(ctx, &gemm, warm_secs, secs);
     for (int i = 0; i < 3; i++) qdri_mem_free(qdri_context_dev(ctx), &memory[i]);
     return status;
 }
@@ -58,11 +69,12 @@ qdr_status qdr_measure_products(qdr_context *ctx, qdr_dtype dtype, double *flops
         return QDR_FAIL(QDR_ERR_DTYPE, "measure: no products have elements of type %d; use f32, f64, bf16 or f16",
                         (int)dtype);
     double n = LEAST_EXTENT, secs = 0;
-    QDR_TRY(time_products(ctx, dtype, (int64_t)n, &secs));
+    QDR_TRY(time_products(ctx, dtype, (int64_t)n, 0, &secs));
     while (n < MOST_EXTENT && qdri_comm_any(qdri_context_world(ctx), secs < LEAST_SECS)) {
         n *= 2;
-        QDR_TRY(time_products(ctx, dtype, (int64_t)n, &secs));
+        QDR_TRY(time_products(ctx, dtype, (int64_t)n, 0, &secs));
     }
+    QDR_TRY(time_products(ctx, dtype, (int64_t)n, WARM_SECS, &secs));
     *flops_per_sec = PRODUCTS * 2 * n * n * n / secs;
     return QDR_OK;
 }
