@@ -309,12 +309,13 @@ typedef struct qdr_stack_sizes {
     size_t communication; /**< staging of the communicators, always the library's own memory. Not counted: what MPI
                              ranks of one node share, see qdr_mem_usage(). The stacks of a grid share it; a second,
                              larger stack takes its own in addition to the first one's */
-    size_t device; /**< the library's own, for products: on a CPU the panels in which BF16 and F16 are converted, or
-                      operands rounded to fp8, shared by all stacks of a context; on a GPU the workspaces of the
-                      context's stream for cuBLASLt and for sums, shared by all stacks, and this stack's largest
-                      operands in fp8 and largest workspace of cuDNN's attention. Each further stream that runs layers
-                      on a GPU needs as much again. A rank without rows needs none, and arrays of the caller's that
-                      are not aligned to 16 bytes may need twice the memory in fp8 */
+    size_t device; /**< the library's own: on a CPU the panels in which products convert BF16 and F16, or operands
+                      rounded to fp8, and what each thread but the first needs for attention (of one head, whatever the
+                      batch), shared by all stacks of a context; on a GPU the workspaces of the context's stream for
+                      cuBLASLt and for sums, shared by all stacks, and this stack's largest operands in fp8 and largest
+                      workspace of cuDNN's attention. Each further stream that runs layers on a GPU needs as much again.
+                      A rank without rows needs none, and arrays of the caller's that are not aligned to 16 bytes may
+                      need twice the memory in fp8 */
 } qdr_stack_sizes;
 QDR_API QDR_NODISCARD qdr_status qdr_stack_get_sizes(const qdr_stack *stack, qdr_stack_sizes *sizes);
 /** Device memory of the caller's, aligned to 64 bytes and at least as large as qdr_stack_get_sizes() states. A NULL

@@ -222,15 +222,24 @@ int64_t qdri_operand_elems(const qdri_kernel *kernel, const qdri_operand *operan
     return at_most(n, is_rms ? 1 : operand->times);
 }
 
-/* On a CPU: blocks of scores, slopes of capped ones, panels of one head; on a GPU: sums, turned queries and keys. */
-size_t qdri_attention_work_bytes(const qdri_kernel *kernel)
+/* Blocks of scores, slopes of capped ones, panels of one head. */
+size_t qdri_attention_thread_bytes(const qdri_kernel *kernel)
 {
     const size_t context = (size_t)kernel->u.attention.context, size = (size_t)kernel->u.attention.head_size;
-    const int is_turned = qdri_attention_turns(kernel);
     const size_t n_blocks = kernel->u.attention.cap > 0 ? 3 : 2;
-    const size_t n_panels = qdri_is_narrow(kernel->dtype) ? 7 : is_turned ? 2 : 0; /* q, k, v, dy or y, dq, dk, dv */
-    const size_t on_cpu = context * (n_blocks * QDRI_ATTENTION_BLOCK + n_panels * size) *
-                          qdr_dtype_bytes(qdri_sum_type(kernel->dtype));
+    const size_t n_panels = qdri_is_narrow(kernel->dtype)  ? 7 /* q, k, v, dy or y, dq, dk, dv */
+                            : qdri_attention_turns(kernel) ? 2
+                                                           : 0;
+    const size_t bytes = context * (n_blocks * QDRI_ATTENTION_BLOCK + n_panels * size) *
+                         qdr_dtype_bytes(qdri_sum_type(kernel->dtype));
+    return qdri_align_bytes(bytes, 64);
+}
+
+/* On a GPU: sums, turned queries and keys. */
+size_t qdri_attention_work_bytes(const qdri_kernel *kernel)
+{
+    const size_t size = (size_t)kernel->u.attention.head_size, on_cpu = qdri_attention_thread_bytes(kernel);
+    const int is_turned = qdri_attention_turns(kernel);
     const size_t n_heads = (size_t)kernel->u.attention.n_heads + (size_t)kernel->u.attention.n_kv_heads;
     const size_t n_turned = is_turned ? (size_t)kernel->u.attention.n_rows * n_heads * size : 0;
     const size_t on_gpu = qdri_attention_sums_bytes(kernel) + n_turned * qdr_dtype_bytes(kernel->dtype);

@@ -83,6 +83,8 @@ static inline size_t qdri_attention_sums_bytes(const qdri_kernel *kernel)
     return (n * (kernel->dtype == QDR_F64 ? sizeof(double) : sizeof(float)) + 63) / 64 * 64;
 }
 size_t qdri_attention_work_bytes(const qdri_kernel *kernel);
+/* What each other thread of a CPU needs of it, whatever the rows. */
+size_t qdri_attention_thread_bytes(const qdri_kernel *kernel);
 
 /* The kernel's name. */
 const char *qdri_kernel_name(qdri_kernel_kind kind);

@@ -194,7 +194,7 @@ qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
 size_t qdri_cpu_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel)
 {
     const int n_others = ((const qdri_cpu_dev *)stream->dev)->n_threads - 1;
-    return is_attention(kernel) ? (size_t)n_others * qdri_attention_work_bytes(kernel) : 0;
+    return is_attention(kernel) ? (size_t)n_others * qdri_attention_thread_bytes(kernel) : 0;
 }
 
 void qdri_cpu_reserve_kernel(qdr_stream *stream, size_t bytes)

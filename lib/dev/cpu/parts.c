@@ -98,7 +98,7 @@ qdr_status qdri_cpu_run_parts(qdri_cpu_dev *dev, const qdri_kernel *kernel, void
         return QDR_OK;
     }
     if (!is_attention) return qdri_pool_run(dev->pool, dev->n_threads, n_pieces, run_part, &self);
-    self.work_bytes = qdri_attention_work_bytes(kernel);
+    self.work_bytes = qdri_attention_thread_bytes(kernel);
     self.work = dev->work;
     const int64_t n_work = 1 + (int64_t)(dev->work_bytes / self.work_bytes);
     const int n_threads = n_work < dev->n_threads ? (int)n_work : dev->n_threads;
