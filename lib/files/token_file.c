@@ -79,10 +79,11 @@ qdr_status qdri_token_file_read(const qdri_token_file *file, int64_t limit, int6
         else
             QDR_TRY(take(&r, file->begin + (first + i) * bytes, bytes, file->is_signed, &token));
         if (token < 0 || token >= limit)
-            return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "%s: token %" PRId64 " is %" PRId64 ", but tokens are from 0 to %" PRId64
-                            "; take the network for which they were written, or say the format of the file",
-                            file->name, first + i, token, limit - 1);
+            return QDR_FAIL(
+                QDR_ERR_ARGUMENT,
+                "%s: token %" PRId64 " is %" PRId64 ", but tokens are from 0 to %" PRId64
+                "; take the network for which they were written, or name the file's format (train: --tokens)",
+                file->name, first + i, token, limit - 1);
         to[i] = (int32_t)token;
     }
     return QDR_OK;
@@ -145,6 +146,10 @@ static qdr_status check_index(const qdri_token_file *file)
     int64_t end = 0, n = 0, at = 0, bound = 0;
     for (int64_t i = 0; i <= file->n_sequences; i++, end += n * file->token_bytes) {
         QDR_TRY(take_place(file, &places, i, &at));
+        if (at != end && i == file->n_sequences)
+            return QDR_FAIL(QDR_ERR_ARGUMENT,
+                            "%s has %" PRId64 " bytes, but its .idx says %" PRId64 "; copy both files again",
+                            file->name, at, end);
         if (at != end)
             return QDR_FAIL(QDR_ERR_ARGUMENT,
                             "%s: by its .idx sequence %" PRId64 " of %" PRId64 " begins at byte %" PRId64
@@ -244,8 +249,8 @@ static qdr_status take_raw(qdri_token_file *file, qdr_token_format format)
     file->n = file->bytes / file->token_bytes;
     if (file->bytes % file->token_bytes == 0) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s has %" PRId64 " bytes, which are no whole number of tokens of %d bytes; say "
-                    "its format",
+                    "%s has %" PRId64 " bytes, which are no whole number of tokens of %d bytes; copy it again, or name "
+                    "its format (train: --tokens)",
                     file->name, file->bytes, file->token_bytes);
 }
 
@@ -257,15 +262,16 @@ static qdr_status ask(const qdri_token_file *file, const unsigned char *head, si
     char words[256] = "";
     if (kind && strncmp(kind, "a text", 6) != 0) return QDR_FAIL(QDR_ERR_UNSUPPORTED, "%s is %s", file->name, kind);
     for (int i = 0, used = 0; i < 3; i++) {
-        used += snprintf(words + used, sizeof words - (size_t)used, "%s as %s", i ? ", or" : "", formats[i]);
+        if (file->bytes % (i ? 4 : 2)) continue;
+        used += snprintf(words + used, sizeof words - (size_t)used, "%s as %s", used ? ", or" : "", formats[i]);
         for (size_t j = 0, bytes = i ? 4 : 2; j < 4 && (j + 1) * bytes <= n_head; j++)
             used += snprintf(words + used, sizeof words - (size_t)used, " %" PRId64,
                              number_at(head + j * bytes, (int)bytes, i == 2));
     }
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s does not say what its tokens are: it begins%s; name one of these formats, or "
-                    "text for bytes",
-                    file->name, words);
+                    "%s does not say what its tokens are%s%s; name its format (train: --tokens), which is text if each "
+                    "byte is one",
+                    file->name, *words ? ": it begins" : "", words);
 }
 
 static qdr_status recognise(qdri_token_file *file, int asks)
@@ -285,12 +291,28 @@ static qdr_status recognise(qdri_token_file *file, int asks)
     return take_raw(file, QDR_TOKENS_TEXT);
 }
 
+/* Megatron's own programs take the name without its ending. */
+static qdr_status cannot_find(const qdri_token_file *file)
+{
+    static const char ending[] = ".bin";
+    struct stat info;
+    char *longer = NULL;
+    const int error = errno;
+    QDR_TRY(QDRI_NEW(strlen(file->path) + sizeof ending, "a name", &longer));
+    sprintf(longer, "%s%s", file->path, ending);
+    const int is_there = stat(longer, &info) == 0;
+    free(longer);
+    errno = error;
+    if (!is_there) return qdri_cannot_open(file->name, NULL);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "there is no %s, but %s%s; name that", file->name, file->name, ending);
+}
+
 qdr_status qdri_token_file_open(qdri_token_file *file, qdr_token_format format)
 {
     struct stat info;
     qdri_input_name(file->path, file->name, sizeof file->name);
     if (file->text) return take_raw(file, QDR_TOKENS_TEXT);
-    if (stat(file->path, &info) != 0) return qdri_cannot_open(file->name, NULL);
+    if (stat(file->path, &info) != 0) return cannot_find(file);
     if (!S_ISREG(info.st_mode) || !info.st_size)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is %s; name a file with tokens, or FOLDER/*.bin", file->name,
                         S_ISREG(info.st_mode)   ? "empty"

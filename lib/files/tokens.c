@@ -44,10 +44,11 @@ static qdr_status check_new(const qdr_tokens *t, const qdri_token_file *file)
                                 file->name);
         }
     if (t->opts.documents != QDR_DOCUMENTS_INDEX || file->n_documents) return QDR_OK;
-    return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "%s has no .idx of Megatron that says where documents end; name the token that "
-                    "ends them",
-                    file->name);
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s %s; name the token that ends them", file->name,
+                    t->opts.format > QDR_TOKENS_BY_FILE && t->opts.format < QDR_TOKENS_OR_TEXT
+                        ? "is read in the format that was named, without an .idx that says where documents end"
+                    : file->index ? "has an .idx that does not say where documents end"
+                                  : "has no .idx of Megatron that says where documents end");
 }
 
 static qdr_status add_file(qdr_tokens *t, source *to, const qdr_token_source *from, const char *path)
@@ -112,13 +113,18 @@ static void add_up(qdr_tokens *t)
 static qdr_status take_weights(qdr_tokens *t)
 {
     double sum = 0, left = 0;
-    for (int s = 0; s < t->n_sources; s++) sum += t->sources[s].weight;
+    for (int s = 0; s < t->n_sources; s++) {
+        const double weight = t->sources[s].weight;
+        if (!(weight > 0 && weight <= 1e300))
+            return QDR_FAIL(QDR_ERR_ARGUMENT, "%s has weight %g; give it a positive number", t->sources[s].files->name,
+                            weight);
+        sum += weight;
+    }
     for (int s = t->n_sources - 1; s >= 0; s--) {
         const double weight = t->sources[s].weight;
-        if (!(weight > 0) || !(sum <= 1e300) || weight < 1e-6 * sum)
+        if (weight < 1e-6 * sum)
             return QDR_FAIL(QDR_ERR_ARGUMENT,
-                            "%s has weight %g of %g; give each source a positive number, at least a millionth of the "
-                            "sum",
+                            "%s has weight %g of %g; give each source at least a millionth of the sum",
                             t->sources[s].files->name, weight, sum);
         left += weight;
         t->sources[s].share = (uint64_t)(weight / left * 0x1p32 + 0.5);
@@ -128,15 +134,19 @@ static qdr_status take_weights(qdr_tokens *t)
 
 static qdr_status check_opts(const qdr_tokens_opts *opts, int n_sources, int64_t limit)
 {
-    const int is_bad = n_sources < 1 || opts->context < 1 || opts->context > 1 << 24 || limit < 1 ||
-                       limit > MOST_VOCAB || (unsigned)opts->format > QDR_TOKENS_OR_TEXT ||
-                       (unsigned)opts->documents > QDR_DOCUMENTS_INDEX || opts->document_token < 0 ||
-                       opts->document_token >= limit;
+    if (n_sources < 1) return QDR_FAIL(QDR_ERR_ARGUMENT, "tokens: there is no source; name a file");
+    if (opts->documents == QDR_DOCUMENTS_TOKEN && (opts->document_token < 0 || opts->document_token >= limit))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "tokens: documents end with token %" PRId64 ", but tokens are from 0 to %" PRId64
+                        "; name one of these",
+                        opts->document_token, limit - 1);
+    const int is_bad = opts->context < 1 || opts->context > 1 << 24 || limit < 1 || limit > MOST_VOCAB ||
+                       (unsigned)opts->format > QDR_TOKENS_OR_TEXT || (unsigned)opts->documents > QDR_DOCUMENTS_INDEX;
     if (!is_bad) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "tokens: %d sources, a context of %" PRId64 ", a vocabulary of %" PRId64
-                    ", format %d, documents %d that end with token %" PRId64 ": one of them is out of its range",
-                    n_sources, opts->context, limit, (int)opts->format, (int)opts->documents, opts->document_token);
+                    "tokens: a context of %" PRId64 ", a vocabulary of %" PRId64
+                    ", format %d, documents %d: one of them is out of its range",
+                    opts->context, limit, (int)opts->format, (int)opts->documents);
 }
 
 static qdr_status fill(qdr_tokens *t, const qdr_token_source *sources, int n_sources)

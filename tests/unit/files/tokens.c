@@ -220,8 +220,7 @@ TEST_IN(megatron, NULL, close_tokens)
     }
     save_file("m.idx");
     save("m.bin", file.bytes, 270);
-    CHECK_FAILS(open_one("m.bin", QDR_TOKENS_BY_FILE), QDR_ERR_ARGUMENT,
-                "sequence 16 of 16 begins at byte 270, but the one before it ends at 272");
+    CHECK_FAILS(open_one("m.bin", QDR_TOKENS_BY_FILE), QDR_ERR_ARGUMENT, "m.bin has 270 bytes, but its .idx says 272");
     unlink(path("m.idx"));
     CHECK_FAILS(open_one("m.bin", QDR_TOKENS_BY_FILE), QDR_ERR_ARGUMENT, "is an index of Megatron");
 }
@@ -444,14 +443,17 @@ TEST_IN(bad_mixtures, NULL, close_tokens)
     save_counting("count", 0, 1000);
     save_counting("other", 0, 89);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK_FAILS(open_mixture((const char *[]){"count", "part-0"}, (double[]){1, bad[i]}, 2, (qdr_tokens_opts){0}),
-                    QDR_ERR_ARGUMENT, "give each source a positive number");
+        for (int at = 0; at < 2; at++) {
+            const double weights[] = {at ? 1 : bad[i], at ? bad[i] : 1};
+            CHECK_FAILS(open_mixture((const char *[]){"count", "part-0"}, weights, 2, (qdr_tokens_opts){0}),
+                        QDR_ERR_ARGUMENT, at ? "part-0 has weight" : "count has weight");
+        }
     CHECK_FAILS(open_mixture(names, (double[]){1, 1}, 2, (qdr_tokens_opts){0}), QDR_ERR_ARGUMENT,
                 "other has 89 tokens, but 90 are needed, ten times");
     CHECK_FAILS(open_mixture((const char *[]){"count", "c*"}, (double[]){1, 1}, 2, (qdr_tokens_opts){0}),
                 QDR_ERR_ARGUMENT, "count is named twice");
     CHECK_FAILS(open_mixture(names, (double[]){1, 1}, 1, (qdr_tokens_opts){.documents = QDR_DOCUMENTS_INDEX}),
-                QDR_ERR_ARGUMENT, "no .idx");
+                QDR_ERR_ARGUMENT, ".idx that says where documents end");
     CHECK_FAILS(open_mixture(names, (double[]){1, 1}, 1,
                              (qdr_tokens_opts){.documents = QDR_DOCUMENTS_TOKEN, .vocab = 9, .document_token = 9}),
                 QDR_ERR_ARGUMENT, "token 9");
