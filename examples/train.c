@@ -31,9 +31,18 @@ static double learning_rate(const settings *set, int64_t step)
     return set->lr * (0.02 + 0.98 * 0.5 * (1 + cos(3.14159265358979323846 * done)));
 }
 
+/* Those of a batch that count; at borders of documents there are none. */
+static int64_t count_targets(const training *run, int64_t n_rows)
+{
+    int64_t n = 0;
+    for (int64_t row = 0; row < n_rows; row++) n += run->text.rows.targets[row] >= 0;
+    return n;
+}
+
 /* One optimizer step on set->how.batch sequences, with as many forward and backward passes as they need. The sequences
  * depend only on the seed and on how many were used before; which rank has them depends on the grid. The loss is scaled
- * once, so sums over micro-batches and ranks are means; the optimizer divides by loss_scale. */
+ * once, so sums over micro-batches and ranks are means; the optimizer divides by loss_scale. loss: NAN for a batch
+ * without targets, whose gradients are 0. */
 static qdr_status train_step(training *run, int64_t step, double *loss)
 {
     const settings *set = run->set;
@@ -43,6 +52,8 @@ static qdr_status train_step(training *run, int64_t step, double *loss)
     double sum = 0;
     int64_t n = 0;
     TRY(corpus_take(&run->text, batch, run->sentence));
+    run->n_targets = count_targets(run, batch.n_rooms * set->how.context);
+    run->step.loss_scale = run->loss_scale / (double)(run->n_targets ? run->n_targets : 1);
     TRY(qdr_adamw_set_rate(run->optimizer, learning_rate(set, step)));
     for (int64_t first = 0; first < set->how.batch; first += per_forward) {
         TRY(gpt_fill_rows(&run->model, &run->text.rows, first));
@@ -111,6 +122,7 @@ static qdr_status guard_codecs(training *run, progress *line, int64_t step)
 {
     char why[CODEC_GUARD_BYTES];
     int gives_up;
+    if (run->n_targets == 0) return QDR_OK;
     TRY(codec_switch_look(&run->codecs, run->losses, step - run->first_step, why, &gives_up));
     if (!gives_up || !run->talks) return QDR_OK;
     progress_end(line);
@@ -121,7 +133,8 @@ static qdr_status guard_codecs(training *run, progress *line, int64_t step)
 static qdr_status check_loss(const training *run, int64_t step, double loss)
 {
     const settings *set = run->set;
-    if (isfinite(loss) || codec_switch_forgives(&run->codecs, step - run->first_step)) return QDR_OK;
+    if (isfinite(loss) || run->n_targets == 0 || codec_switch_forgives(&run->codecs, step - run->first_step))
+        return QDR_OK;
     snprintf(run->sentence, PROBLEM_BYTES, "the loss of step %lld is not a finite number; use a lower --lr than %g%s%s",
              (long long)step + 1, set->lr, set->how.dtype == QDR_F16 ? ", or --dtype bf16" : "",
              set->how.codecs.size ? ", or a milder --codec" : "");

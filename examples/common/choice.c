@@ -124,6 +124,35 @@ static qdr_status check_network(const choice *made, const qdr_network *network, 
         made->plan, planned->name, difference.key, difference.first, difference.key, difference.second);
 }
 
+/* What options, or a checkpoint, have changed of it. The time of what was planned is then another. */
+static int tell_changes(const choice *made)
+{
+    const qdr_plan *plan = &made->planned.plan;
+    const struct {
+        const char *what, *here, *planned;
+    } words[] = {{"type", qdr_dtype_name((qdr_dtype)made->dtype), qdr_dtype_name(plan->dtype)},
+                 {"layout", layout_word((qdr_layout)made->layout), layout_word(plan->layout)},
+                 {"recompute", recompute_word((qdr_recompute)made->recompute), recompute_word(plan->recompute)}};
+    const struct {
+        const char *what;
+        int64_t here, planned;
+    } numbers[] = {{"batch", made->batch, plan->batch},
+                   {"context", made->context, plan->sequence},
+                   {"micro-batch", made->micro_batch, plan->micro_batch},
+                   {"panels", made->n_panels, plan->panels},
+                   {"batch parts", made->n_batch_parts, plan->batch_parts}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].here, words[i].planned) != 0)
+            fprintf(stderr, "%s %s is %s, not %s", n++ ? ";" : ", but here", words[i].what, words[i].here,
+                    words[i].planned);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].here != numbers[i].planned)
+            fprintf(stderr, "%s %s is %lld, not %lld", n++ ? ";" : ", but here", numbers[i].what,
+                    (long long)numbers[i].here, (long long)numbers[i].planned);
+    return n;
+}
+
 static void tell_plan(const choice *made, const qdr_network *network)
 {
     fprintf(stderr, "plan %s: made for %s on %s", made->plan,
@@ -131,6 +160,8 @@ static void tell_plan(const choice *made, const qdr_network *network)
             made->planned.machine[0] ? made->planned.machine : "some machine");
     if (made->is_part)
         fprintf(stderr, ", of which this is one of %lld layers\n", (long long)network->layers);
+    else if (tell_changes(made))
+        fputc('\n', stderr);
     else
         fprintf(stderr, ": %.4g s per step predicted\n", made->planned.secs);
 }

@@ -127,6 +127,12 @@ static qdr_token_source take_source(char *words)
     return (qdr_token_source){QDR_INIT(qdr_token_source), .path = words, .weight = weight};
 }
 
+/* Whether a comma lacks a name on one of its sides. */
+static int has_gap(const char *data)
+{
+    return !*data || *data == ',' || strstr(data, ",,") || data[strlen(data) - 1] == ',';
+}
+
 static qdr_status open_list(const char *data, const qdr_tokens_opts *opts, corpus *text)
 {
     int n = 0, n_most = 1;
@@ -178,6 +184,8 @@ static qdr_status open_on_root(const settings *set, corpus *text, char sentence[
     if (set->documents && !is_idx && (!*set->documents || set->documents[strspn(set->documents, "0123456789")]))
         return REFUSE(sentence, "--documents %.80s: give the number of the token that ends a document, or idx",
                       set->documents);
+    if (set->data && has_gap(set->data))
+        return REFUSE(sentence, "--data '%.200s': a name is missing beside a comma", set->data);
     qdr_status status = set->data ? open_list(set->data, &opts, text)
                                   : open_text(is_own ? set->eval : set->file, &opts, text);
     if (status >= 0) status = qdr_tokens_get_info(text->tokens, &text->info);

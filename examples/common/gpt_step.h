@@ -8,8 +8,8 @@
 typedef struct gpt_step {
     gpt *model;
     qdr_adamw *optimizer;
-    double loss_scale; /* for each sequence's sum */
-    int is_recorded;
+    double loss_scale; /* of the next step, for each target's loss */
+    int is_recorded; /* all steps then have the scale of the first */
     /* By whether a micro-batch adds to gradients, and whether it is the last of the step: */
     int has_run[2][2];
     qdr_graph *graphs[2][2];

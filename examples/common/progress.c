@@ -102,7 +102,7 @@ void progress_step(progress *line, int64_t step, const progress_numbers *numbers
     char parts[N_PARTS][PART_BYTES] = {""}, text[24];
     if (!is_due(line, now, milestone)) return;
     snprintf(parts[STEP], PART_BYTES, "step %lld/%lld", (long long)step, (long long)line->n_steps);
-    snprintf(parts[LOSS], PART_BYTES, "loss %.3f", numbers->loss);
+    if (!isnan(numbers->loss)) snprintf(parts[LOSS], PART_BYTES, "loss %.3f", numbers->loss);
     if (!isnan(numbers->val_loss)) snprintf(parts[VALIDATION], PART_BYTES, "val %.3f", numbers->val_loss);
     snprintf(parts[SPEED], PART_BYTES, "%.0f tokens/s", numbers->tokens_per_s);
     snprintf(parts[LEFT], PART_BYTES, "%s left", time_left(line, now, step, text));

@@ -31,6 +31,7 @@ typedef struct training {
     int64_t again_to; /* an older log has steps up to this one */
     double began; /* seconds of process.h */
     double loss_scale;
+    int64_t n_targets; /* of the last step's batch */
     saved_run saved; /* the checkpoint that it began with */
     saver save;
     int64_t first_step, n_steps; /* the first step of this run, and the one after its last */

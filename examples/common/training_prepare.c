@@ -112,9 +112,8 @@ static qdr_status make_model(training *run)
         QDR_INIT(qdr_adamw_opts),          .beta1 = 0.9,           .beta2 = 0.99,
         .weight_decay = set->weight_decay, .clip_norm = set->clip, .grad_scale = run->loss_scale};
     TRY(qdr_adamw_create(run->model.stack, &opts, &run->optimizer));
-    run->step = (gpt_step){&run->model, run->optimizer,
-                           .loss_scale = run->loss_scale / (double)(set->how.batch * set->how.context),
-                           .is_recorded = set->how.recorded};
+    /* A recorded step has one scale; with documents, batches have different numbers of targets. */
+    run->step = (gpt_step){&run->model, run->optimizer, .is_recorded = set->how.recorded && !set->documents};
     return QDR_OK;
 }
 

@@ -68,8 +68,12 @@ static void report_loss(const training *run)
     const int64_t n_steps = run->n_steps - run->first_step;
     const double tokens = (double)(n_steps * run->set->how.batch * run->set->how.context);
     char clock[24], count[24];
-    fprintf(stderr, "validation loss %.4f nats per %s after %lld step%s", run->points[run->n_points - 1].loss,
-            run->text.info.is_text ? "byte" : "token", (long long)run->n_steps, PLURAL(run->n_steps));
+    const double loss = run->points[run->n_points - 1].loss;
+    if (isnan(loss))
+        fprintf(stderr, "no target in the validation's windows, so no loss");
+    else
+        fprintf(stderr, "validation loss %.4f nats per %s", loss, run->text.info.is_text ? "byte" : "token");
+    fprintf(stderr, " after %lld step%s", (long long)run->n_steps, PLURAL(run->n_steps));
     if (n_steps)
         fprintf(stderr, ": %s tokens in %s (%.0f tokens/s), of which %.2g s were waiting for data",
                 progress_count(tokens, count), progress_clock(run->train_secs, clock), tokens / run->train_secs,

@@ -44,6 +44,6 @@ qdr_status training_validate(training *run, int at_end, double *mean)
         if (talks && first + per_forward < n_windows) progress_validation(&line, first + per_forward);
     }
     if (talks) progress_clear(&line);
-    if (!run->stops) *mean = sum / (double)n;
+    if (!run->stops && n) *mean = sum / (double)n;
     return QDR_OK;
 }

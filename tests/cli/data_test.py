@@ -124,6 +124,49 @@ class Data(Case):
             alone.append(7 * json.loads(done.out)["loss"])
         self.assertLess(abs(whole - (alone[0] - alone[1])), 1e-5)
 
+    def logged(self, *words):
+        """Loss and norm of the gradient of each step."""
+        log = self.path("run.jsonl")
+        self.said = self.run_words(words_of("1x1x1x1", *words, "--log", log), 0)
+        lines = [json.loads(line) for line in self.read("run.jsonl").splitlines()][1:]
+        os.remove(log)
+        return [(line["loss"], line["gradient_norm"]) for line in lines]
+
+    def test_only_targets_count(self):
+        """A sequence without any changes nothing; a batch without any has no loss and no gradient."""
+        self.write("a.bin", ints(20240520, 1, self.tokens, "H"))
+        self.write("ends.bin", ints(20240520, 1, [10] * len(self.tokens), "H"))
+        a, ends = self.path("a.bin"), self.path("ends.bin")
+        words = [*TRAIN[:-6], "--steps", "4", "--dtype", "f64", "--sample", "0", "--documents", "10", "--clip", "0"]
+        alone = self.logged("--data", a, *words, "--batch", "2")
+        for micro in ("4", "1"):
+            both = self.logged("--data", f"{a},{ends}", *words, "--batch", "4", "--micro-batch", micro)
+            for one, other in zip(alone, both):
+                for x, y in zip(one, other):
+                    self.assertAlmostEqual(x, y, delta=1e-9 * abs(x))
+        for batch in ("1", "4"):
+            self.assertEqual(self.logged("--data", ends, *words, "--batch", batch), [(None, 0)] * 4)
+            self.assertIn("no target in the validation's windows", self.said)
+            self.assertNotIn("nan", self.said)
+
+    def test_samples_see_their_document(self):
+        """What stands before the token that ends one changes nothing, with positions that are relative."""
+        self.write("a.bin", ints(20240520, 1, self.tokens, "H"))
+        config = self.write("llama/config.json", json.dumps({
+            "model_type": "llama", "hidden_size": 24, "num_attention_heads": 3, "num_key_value_heads": 3,
+            "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 256, "max_position_embeddings": 16,
+            "rms_norm_eps": 1e-5}))
+        def sample(prompt, *more):
+            done = cases.start(*words_of("1x1x1x1", "--data", self.path("a.bin"), "--model", config, "--steps", "4",
+                                         "--val-windows", "1", "--sample", "5", "--temperature", "0", "--prompt",
+                                         prompt, *more))
+            self.assertEqual(done.returncode, 0, done.err)
+            return done.out.split()[-5:]
+        prompts = ("10 70", "65 66 67 10 70", "80 10 99 99 98 97 10 70")
+        wanted = sample(prompts[0], "--documents", "10")
+        for prompt in prompts[1:]:
+            self.assertEqual(sample(prompt, "--documents", "10"), wanted)
+
     def test_a_mixture_goes_on_elsewhere(self):
         """The same losses, on another grid and with other micro-batches, as without the stop."""
         self.write("a.bin", ints(20240520, 1, self.tokens, "H"))
@@ -172,6 +215,10 @@ class Data(Case):
                             (["--data", path("a.bin"), "--documents", "idx"], "no .idx"),
                             (["--data", path("a.bin"), "--documents", "-1"], "--documents -1: give the number"),
                             (["--data", path("a.bin"), "--documents", "256"], "end with token 256"),
+                            (["--data", path("a.bin") + ":nan," + self.text], "a.bin has weight nan"),
+                            (["--data", path("a.bin") + ",," + self.text], "a name is missing beside a comma"),
+                            (["--data", ","], "a name is missing beside a comma"),
+                            (["--data", path("a")], "a.bin; name that"),
                             (["--data", path("a.bin"), "--ctx", "4096"], "40970 are needed"),
                             (["--data", path("a.bin"), self.text], "leave one of them out")):
             said = self.run_words(words_of("1x1x1x1", *words), 2)

@@ -105,7 +105,7 @@ class Plans(shared.Case):
         path = self.plan(network="mine")
         lines, talk = self.train_by_plan("--plan", path, "--local", "2", "--batch", "4", "--layout", "replicated",
                                          "--micro-batch", "4", "--ctx", "16")
-        self.assertIn("made for mine on laptop: 1.5 s per step", talk)
+        self.assertIn("made for mine on laptop, but here layout is replicated, not scattered; ", talk)
         self.assertIn("(replicated, f64", talk)
         expected = self.by_hand("--batch", "4", "--ctx", "16", grid="2x1x1x1")
         self.assert_same_losses(lines, expected, 1e-9)
@@ -132,6 +132,8 @@ class Plans(shared.Case):
         self.assertEqual(plan["sizes"], {**shared.SIZES, "norm_epsilon": 1e-05})
         self.assertIn("grid " + "x".join(map(str, plan["grid"])), talk)
         self.assertRegex(talk, r"made for gpt2 on laptop: \S+ s per step predicted")
+        _, talk = self.train_by_plan("--plan", path, "--local", "4", "--batch", "12", "--dtype", "f64")
+        self.assertIn("made for gpt2 on laptop, but here type is f64, not f32; batch is 12, not 8\n", talk)
         done = shared.run("transformer_layer", "--plan", path, "--local", "4", "--iterations", "1", "--json")
         self.assertEqual(done.returncode, 0, done.err)
         self.assertEqual([json.loads(done.stdout)[key] for key in ("ctx", "hidden", "heads")], [16, 24, 3])
