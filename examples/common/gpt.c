@@ -156,9 +156,9 @@ qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits)
         status = qdr_all_reduce(model->grid, (qdr_axis)axis, QDR_MAX, shared, model->config.network.vocab, QDR_F32,
                                 NULL);
     if (status >= 0) status = qdr_copy(ctx, logits, shared, bytes, NULL);
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    const qdr_status ended = qdr_stream_synchronize(qdr_context_stream(ctx)); /* a failure leaves work behind */
     qdr_mem_free(ctx, &shared);
-    return status;
+    return status < 0 ? status : ended;
 }
 
 int64_t gpt_n_parameters(const gpt *model)

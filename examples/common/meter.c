@@ -55,9 +55,10 @@ qdr_status meter_all(qdr_grid *grid, double value, double *all)
     for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
         status = qdr_all_reduce(grid, (qdr_axis)axis, QDR_SUM, shared, n, QDR_F64, NULL);
     if (status >= 0) status = qdr_copy(ctx, all, shared, (size_t)n * sizeof *all, NULL);
-    if (status >= 0) status = qdr_stream_synchronize(qdr_context_stream(ctx));
+    /* Also after a failure, since what was enqueued before it still uses the memory. */
+    const qdr_status ended = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_mem_free(ctx, &shared);
-    return status;
+    return status < 0 ? status : ended;
 }
 
 qdr_status meter_over_ranks(qdr_grid *grid, double value, double *sum, double *most)

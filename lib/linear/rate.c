@@ -57,8 +57,9 @@ static qdr_status time_products(qdr_context *ctx, qdr_dtype dtype, int64_t n, do
                             .c_dtype = dtype};
     status = qdr_agree(ctx, status);
     if (status == QDR_OK) status = time_rounds(ctx, &gemm, warm_secs, secs);
+    const qdr_status ended = qdr_stream_synchronize(qdr_context_stream(ctx)); /* a failure leaves work behind */
     for (int i = 0; i < 3; i++) qdri_mem_free(qdri_context_dev(ctx), &memory[i]);
-    return status;
+    return status != QDR_OK ? status : ended;
 }
 
 qdr_status qdr_measure_products(qdr_context *ctx, qdr_dtype dtype, double *flops_per_sec)
