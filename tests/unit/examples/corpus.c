@@ -132,7 +132,9 @@ TEST(lists_of_data)
     expect_refused("FILE:3,FOLDER/te*", "is named twice");
     expect_refused("FILE:3,FOLDER/none:2", "none cannot be opened");
     expect_refused("FOLDER", "is a folder");
-    expect_refused(",", "0 sources");
+    expect_refused(",", "a name is missing beside a comma");
+    expect_refused("FILE,,FILE", "a name is missing beside a comma");
+    expect_refused("FILE,", "a name is missing beside a comma");
     assert_int_equal(open_corpus((settings){.file = path("text"), .documents = "x"}), QDR_ERR_ARGUMENT);
     assert_non_null(strstr(sentence, "--documents x"));
     corpus_close(&text);
