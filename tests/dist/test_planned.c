@@ -404,6 +404,7 @@ DIST_TEST(plans_need_what_networks_hold)
     const char *folder = getenv("QDR_TEST_NETWORKS");
     int n_networks = 0;
     if (qdr_context_size(ctx) > 4) return;
+    DIST_CHECK(folder, "set QDR_TEST_NETWORKS to tests/reference/networks");
     DIR *dir = opendir(folder);
     DIST_CHECK(dir, "there is no folder %s", folder);
     for (const struct dirent *entry; n_networks < dist_rounds(26) && (entry = readdir(dir)) != NULL;) {
@@ -440,11 +441,13 @@ static void widen(planned_case *the_case)
     n->positions *= 16;
 }
 
-/* 1: the stack's choice of panels and parts for its machine is the plan's. If not, it costs no more. */
+/* 1: the stack's choice of panels and parts for its machine is that of the plan that recomputes nothing, by which it
+ * chooses whatever it recomputes. If not, it costs no more. */
 static int choose_alike(const planned_case *the_case, const qdr_stack *stack, const qdr_machine *machine)
 {
     qdr_plan plan = plan_of(the_case, 1);
     snprintf(plan.order, sizeof plan.order, "%s", qdri_grid_order(the_case->grid));
+    plan.recompute = QDR_RECOMPUTE_NONE;
     qdr_model *model;
     qdr_plan_result best = {QDR_INIT(qdr_plan_result)}, own = {QDR_INIT(qdr_plan_result)};
     DIST_OK(qdr_model_create(machine, &the_case->network, &model));
