@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "core/dtype.h"
 #include "core/kernels.h"
 
 typedef enum qdri_operand_use {
@@ -85,6 +86,25 @@ static inline size_t qdri_attention_sums_bytes(const qdri_kernel *kernel)
 size_t qdri_attention_work_bytes(const qdri_kernel *kernel);
 /* What each other thread of a CPU needs of it, whatever the rows. */
 size_t qdri_attention_thread_bytes(const qdri_kernel *kernel);
+
+/* ---- what a CPU of n_threads keeps beside operands ---- */
+
+/* Products that are converted work on blocks of at most this many rows, columns and steps; panels of A, B and C in fp32
+ * for each thread. */
+#define QDRI_PANEL_EDGE 512
+#define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
+
+/* Whether it converts products of a type as they are stored; has_bf16: it has instructions for BF16. */
+static inline int qdri_cpu_converts(qdr_dtype dtype, int has_bf16)
+{
+    return qdri_is_narrow(dtype) && !(dtype == QDR_BF16 && has_bf16);
+}
+static inline size_t qdri_cpu_panels_bytes(int n_threads) { return QDRI_PANELS_BYTES * (size_t)n_threads; }
+/* For attention: the kernel's own workspace is that of the thread that runs it. */
+static inline size_t qdri_cpu_attention_bytes(const qdri_kernel *kernel, int n_threads)
+{
+    return (size_t)(n_threads - 1) * qdri_attention_thread_bytes(kernel);
+}
 
 /* The kernel's name. */
 const char *qdri_kernel_name(qdri_kernel_kind kind);

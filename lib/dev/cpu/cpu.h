@@ -130,10 +130,6 @@ size_t qdri_cpu_fixed_bytes(const qdri_dev *dev, qdr_dtype dtype);
 size_t qdri_cpu_product_bytes(qdr_stream *stream, const qdri_gemm *gemm);
 const char *qdri_cpu_products(const qdri_dev *dev);
 
-/* Converted products work on blocks of at most this many rows, columns and steps; panels of A, B and C in fp32. */
-#define QDRI_PANEL_EDGE 512
-#define QDRI_PANELS_BYTES ((size_t)3 * QDRI_PANEL_EDGE * QDRI_PANEL_EDGE * sizeof(float))
-
 /* gemm_blas.c, or gemm_plain.c in a build without BLAS.
  * Enclose calls of BLAS, which then uses n_threads. Afterwards the number is the host program's again, unless the
  * program has set another one meanwhile. */

@@ -2,6 +2,7 @@
 /* Products on the CPU: f32 and f64 through BLAS, or plain C without BLAS; bf16 through oneDNN if the machine has bf16
  * instructions, else converted, as f16 always is. Each library computes on one thread, and the device's threads share
  * C, so that no second team of threads waits for work. */
+#include "core/operands.h"
 #include "core/size.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"
@@ -32,10 +33,7 @@ static void gemm_scale(const qdri_gemm *g)
     }
 }
 
-static int is_type_converted(qdr_dtype dtype)
-{
-    return qdri_is_narrow(dtype) && !(dtype == QDR_BF16 && qdri_bf16_native());
-}
+static int is_type_converted(qdr_dtype dtype) { return qdri_cpu_converts(dtype, qdri_bf16_native()); }
 
 static int is_converted(const qdri_gemm *gemm) { return gemm->round_a || is_type_converted(gemm->dtype); }
 
@@ -133,7 +131,7 @@ static qdr_status gemm_run(void *args)
 
 static size_t panels_bytes(const qdri_dev *dev)
 {
-    return QDRI_PANELS_BYTES * (size_t)((const qdri_cpu_dev *)dev)->n_threads;
+    return qdri_cpu_panels_bytes(((const qdri_cpu_dev *)dev)->n_threads);
 }
 
 qdr_status qdri_cpu_gemm(qdr_stream *stream, const qdri_gemm *gemm)

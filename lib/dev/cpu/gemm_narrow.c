@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of BF16 and F16 on machines without such products, and of factors rounded to fp8: blocks of A and B are
  * converted to fp32, multiplied by sgemm, and summed over k in fp32; C is rounded once, at the end. */
+#include "core/operands.h"
 #include "core/size.h"
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/narrow.h"

@@ -190,11 +190,10 @@ qdr_status qdri_cpu_kernel(qdr_stream *stream, const qdri_kernel *kernel)
     return qdri_cpu_enqueue(stream, kernel_run, NULL, &args, sizeof args);
 }
 
-/* Workspaces of attention for the other threads: the kernel's own is that of the one that runs it. */
 size_t qdri_cpu_kernel_bytes(qdr_stream *stream, const qdri_kernel *kernel)
 {
-    const int n_others = ((const qdri_cpu_dev *)stream->dev)->n_threads - 1;
-    return is_attention(kernel) ? (size_t)n_others * qdri_attention_thread_bytes(kernel) : 0;
+    const int n_threads = ((const qdri_cpu_dev *)stream->dev)->n_threads;
+    return is_attention(kernel) ? qdri_cpu_attention_bytes(kernel, n_threads) : 0;
 }
 
 void qdri_cpu_reserve_kernel(qdr_stream *stream, size_t bytes)
