@@ -373,6 +373,8 @@ class Symbols(Case):
 
 class Abi(unittest.TestCase):
     RELEASE = ("#define QDR_MOST 5\ntypedef enum qdr_kind { QDR_A, QDR_B, QDR_C } qdr_kind;\n"
+               "#define QDR_MAX_TERMS 9\ntypedef enum qdr_term { QDR_FIRST, QDR_LAST, QDR_N_TERMS } qdr_term;\n"
+               "typedef enum qdr_axis { QDR_X, QDR_Y, QDR_N_AXES } qdr_axis;\n"
                "typedef struct qdr_block { int width, unit; } qdr_block;\n"
                "typedef struct qdr_opts { size_t size; int x; float y; qdr_kind kind; } qdr_opts;\n"
                "typedef struct qdr_part { double z; double room[2]; } qdr_part;\n"
@@ -384,7 +386,8 @@ class Abi(unittest.TestCase):
 
     def test_clean(self):
         for old, new in (("", ""), ("qdr_kind kind;", "qdr_kind kind; void *more, *less;"),
-                         ("QDR_C }", "QDR_C, QDR_D }"), ("x) IN_RUNTIME", "z) IN_BOTH"),
+                         ("QDR_C }", "QDR_C, QDR_D }"), ("QDR_N_TERMS", "QDR_NEW, QDR_N_TERMS"),
+                         ("x) IN_RUNTIME", "z) IN_BOTH"),
                          ("int qdr_two", "int qdr_three(void) IN_BOTH;\nint qdr_two"),
                          ("double room[2]", "double a, b"), ("double room[2]", "double a; double room[1]"),
                          ("double room[2]", "double a; double room[2 - 1]")):
@@ -395,6 +398,8 @@ class Abi(unittest.TestCase):
                          ("int x; ", ""), ("int x; float y;", "float y; int x;"), ("int x;", "int x, z;"),
                          ("float y", "double y"), ("float y; qdr_kind kind;", "qdr_kind kind; void *more;"),
                          ("float y", "float z"), (" qdr_kind kind;", ""), ("QDR_B, ", ""), ("QDR_A", "QDR_N, QDR_A"),
+                         ("QDR_N_TERMS", "QDR_NEW"), ("QDR_N_TERMS", "QDR_NEW, QDR_N_TERMS = 9"),
+                         ("QDR_LAST, ", ""), ("QDR_LAST", "QDR_NEW, QDR_LAST"), ("QDR_N_AXES", "QDR_Z, QDR_N_AXES"),
                          ("QDR_C }", "QDR_C = 7 }"), ("unit;", "unit, more;"), ("IN_BOTH", "IN_RUNTIME"),
                          ("double room[2]", "double a, b, c"), ("double room[2]", "double a; int b; double room[1]"),
                          ("double room[2]", "double a; double room[2 - 2]")):
