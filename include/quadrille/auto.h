@@ -53,7 +53,8 @@ typedef struct qdr_auto_plan {
  *
  * network, machine and opts are taken from rank 0; other ranks may pass NULL.
  *  @param machine      NULL: the context's (qdr_context_opts)
- *  @param opts         NULL: one sequence per rank, F32. n_ranks: 0 or the context's size; n_best is ignored
+ *  @param opts         NULL: one sequence per rank, F32. n_ranks: 0 or the context's size; threads: 0 for those of the
+ *                      context; n_best is ignored
  *  @param[in,out] chosen  all but the four pointers is zero after an error, and so is what they point to
  *  @retval QDR_ERR_MEMORY       nothing fits; the sentence states how much would be needed
  *  @retval QDR_ERR_UNSUPPORTED  opts request something that this runtime does not support

@@ -39,6 +39,8 @@ typedef struct qdr_plan {
     qdr_codecs codecs; /**< of what crosses nodes, as in qdr_stack_opts; all zero: none */
     int pipeline; /**< stages of consecutive layers, outside the grid: p ranks in all are x·y·z·d·pipeline; 0: 1 */
     int interleave; /**< parts of a stage that run alternately; 0: 1 */
+    int64_t threads; /**< of a rank that computes on the CPU, 1 to 65536; 0: 1. Only memory depends on them
+                        (QDR_MEMORY_DEVICE): a machine's rates are those of all its threads */
 } qdr_plan;
 
 /** Where the time of a step goes: first what the processor does, then what it waits for. */
@@ -68,6 +70,11 @@ typedef enum qdr_memory_term {
     QDR_MEMORY_GATHERED, /**< whole weights and their gradients while they are communicated */
     QDR_MEMORY_WORKSPACE, /**< gradients of activations, logits, partial sums */
     QDR_MEMORY_RESERVE, /**< context, libraries, fragments */
+    /** What a CPU keeps for products of F16 and for attention on a rank's threads, as qdr_stack_sizes.device; 0 on a
+     * machine whose is_gpu is 1, where the reserve has it. Files without is_gpu, and `quadrille mem` without a machine,
+     * mean CPUs. Products of BF16 are taken to need none; on a CPU without instructions for them, which files do not
+     * state, they need as much as those of F16. */
+    QDR_MEMORY_DEVICE,
     QDR_N_MEMORY_TERMS
 } qdr_memory_term;
 
@@ -102,7 +109,7 @@ QDR_API void qdr_model_destroy(qdr_model **model);
 /** Predicts the time of a step and the memory of a rank.
  *  @param[out] result  all zero after an error
  *  @retval QDR_ERR_ARGUMENT  NULL, an axis < 1, an order that is not a permutation of xyzd, parts that do not nest,
- *                            more stages than layers
+ *                            more stages than layers, threads out of 0 to 65536
  *  @retval QDR_ERR_SHAPE     batch < 1, a micro-batch < 0 or a sequence < 0
  *  @retval QDR_ERR_DTYPE     not F32, F64, BF16 or F16, or a type that the machine does not support
  *  @retval QDR_ERR_MEMORY    of this process */
@@ -167,6 +174,7 @@ typedef struct qdr_search_opts {
     int exhaustive; /**< 1: simulate all that fit, to check the bounds */
     qdr_search_progress_fn progress; /**< NULL: none */
     void *progress_user;
+    int64_t threads; /**< as in qdr_plan; 0: 1, but for qdr_plan_auto() those of rank 0 */
 } qdr_search_opts;
 
 /** As many parts as fill a level of the machine's links. */
@@ -316,7 +324,7 @@ typedef struct qdr_stored_plan {
  *    recompute               "none", "operations" or "full"; of other software "attention" or "layers"
  *    dtype                   "f32", "f64", "bf16" or "f16"
  *    batch, micro_batch, sequence, gradient_parts, optimizer_parts, panels, batch_parts   as in qdr_plan
- *    overlap, pipeline, interleave                                                        where they are not 0
+ *    overlap, pipeline, interleave, threads                                               where they are not 0
  *    codecs                  as qdr_codecs_parse() reads them, if there are any
  *    predicted_secs, predicted_memory_bytes
  *

@@ -110,6 +110,7 @@ static qdr_status search(const qdr_context *ctx, const qdr_network *network, con
                         opts.n_ranks, n_ranks);
     opts.n_ranks = n_ranks;
     opts.n_best = 2;
+    if (opts.threads == 0) opts.threads = qdr_context_threads(ctx);
     QDR_TRY(machine ? QDRI_TAKE(qdr_machine, machine, &here) : qdri_context_machine(ctx, &here));
     QDR_TRY_OUT(status, qdr_model_create(&here, &its_network, &model));
     QDR_TRY_OUT(status, qdr_model_search(model, &opts, &found));

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "core/operands.h"
 #include "core/size.h"
 #include "schedule/buffer.h"
 #include "schedule/network.h"
@@ -84,6 +85,7 @@ static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes
     const qdr_rotary *sets[] = {&n->rotary, &n->local_rotary};
     int has[2];
     size_t saved_bytes, work_bytes;
+    const int n_threads = plan->threads ? (int)plan->threads : 1;
     qdri_network_rotaries(n, has);
     if (has[0] && has[1] && are_same(n, (int64_t)s->context)) has[1] = 0;
     for (int i = 0; i < 2; i++) {
@@ -100,6 +102,8 @@ static void set_attention(const qdr_network *n, const qdr_plan *plan, qdri_sizes
                         .cap = n->attention_cap,
                         .rotary_columns = s->rotation_bytes > 0,
                         .head_norm = n->head_norm == QDR_HEAD_NORM_EACH}};
+    s->device_bytes = (double)qdri_cpu_attention_bytes(&kernel, n_threads);
+    if (qdri_cpu_converts(plan->dtype, 1)) s->device_bytes += (double)qdri_cpu_panels_bytes(n_threads);
     if (qdri_key_heads_sizes(&kernel, &keys, &saved_bytes, &work_bytes) != QDR_OK) return; /* the lists say so, too */
     s->attention_saved = (double)saved_bytes;
     s->attention_work = (double)work_bytes;

@@ -38,6 +38,7 @@ typedef struct qdri_sizes {
     double elem_bytes, gradient_bytes;
     double attention_saved, attention_work; /* bytes that it keeps, and works with */
     double rotation_bytes; /* of cosines and sines */
+    double device_bytes; /* that a CPU keeps for the type and the plan's threads */
 } qdri_sizes;
 
 typedef struct qdri_stages {

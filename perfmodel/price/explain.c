@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/group.h"
+#include "core/operands.h"
 #include "core/order.h"
 #include "core/sized.h"
 #include "price/gemm.h"
@@ -360,6 +361,13 @@ static void explain_memory_term(const explained *all, qdr_memory_term term)
                 software->fragment_share,
                 software->attention_score_bytes > 0 ? " + gradients of scores of one layer" : "");
         break;
+    case QDR_MEMORY_DEVICE: {
+        const int64_t n = plan->threads ? plan->threads : 1;
+        const int converts = qdri_cpu_converts(plan->dtype, 1);
+        if (converts) fprintf(all->file, "%" PRId64 " * panels that convert f16", n);
+        if (n > 1) fprintf(all->file, "%s%" PRId64 " * attention of one head", converts ? " + " : "", n - 1);
+        break;
+    }
     case QDR_N_MEMORY_TERMS: break;
     }
 }

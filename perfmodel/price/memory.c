@@ -325,6 +325,7 @@ static void stage_memory(const qdri_pricing *p, const qdr_network *network, cons
     }
     m[QDR_MEMORY_RESERVE] = software->fixed_bytes + software->fragment_share * m[QDR_MEMORY_ACTIVATIONS] +
                             score_bytes(p);
+    m[QDR_MEMORY_DEVICE] = p->machine->is_gpu ? 0 : p->sizes.device_bytes;
     for (int t = 0; t < QDR_N_MEMORY_TERMS; t++) m[t] = ceil(m[t]); /* bytes are whole: a limit of their sum suffices */
 }
 

@@ -43,6 +43,13 @@ void qdr_model_destroy(qdr_model **model)
 
 /* ---- plans ---- */
 
+qdr_status qdri_threads_check(const char *who, int64_t threads)
+{
+    if (threads >= 0 && threads <= QDRI_MOST_THREADS) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: %" PRId64 " threads of a rank; use 1 to %d, or 0 for 1", who, threads,
+                    QDRI_MOST_THREADS);
+}
+
 qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
 {
     if (plan->x < 1 || plan->y < 1 || plan->z < 1 || plan->d < 1)
@@ -68,6 +75,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
                         "plan: %d panels and %d parts of the batch; use 1 or more panels and 1 to %d parts, or 0 to "
                         "have them chosen",
                         plan->panels, plan->batch_parts, QDRI_MAX_BATCH_PARTS);
+    QDR_TRY(qdri_threads_check("plan", plan->threads));
     if (plan->overlap < 0 || plan->overlap > (QDR_OVERLAP_ALL | QDR_OVERLAP_NONE))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: overlap %d is not a sum of QDR_OVERLAP_ flags", plan->overlap);
     if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
@@ -251,8 +259,8 @@ const char *qdr_time_term_name(qdr_time_term term)
 
 const char *qdr_memory_term_name(qdr_memory_term term)
 {
-    static const char *const names[] = {"parameters",  "gradients", "feedback",  "optimizer",
-                                        "activations", "gathered",  "workspace", "reserve"};
+    static const char *const names[] = {"parameters", "gradients", "feedback", "optimizer", "activations",
+                                        "gathered",   "workspace", "reserve",  "device"};
     _Static_assert(sizeof names / sizeof *names == QDR_N_MEMORY_TERMS, "a name for each");
     return term >= 0 && term < QDR_N_MEMORY_TERMS ? names[term] : "?";
 }

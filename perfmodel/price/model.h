@@ -76,6 +76,9 @@ double qdri_saved_elems(const qdri_pricing *pricing, const qdr_network *network,
 double qdri_state_bytes(qdr_dtype dtype);
 /* Builds the lists of a checked plan, unless those of the last one are the same. */
 QDR_NODISCARD qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan);
+/* Whether a plan or a search may have so many. */
+enum { QDRI_MOST_THREADS = 65536 };
+QDR_NODISCARD qdr_status qdri_threads_check(const char *who, int64_t threads);
 /* Checks that the plan can be priced. */
 QDR_NODISCARD qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan);
 /* The time of a step without waiting for transfers: no panels or parts make it shorter. */

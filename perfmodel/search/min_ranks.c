@@ -57,7 +57,7 @@ static void bound_cases(hunt *h, qdr_plan *plan, int gathers_again, double *leas
             if (least_rest) {
                 const double *memory = result.memory;
                 *least_rest = fmin(*least_rest, memory[QDR_MEMORY_ACTIVATIONS] + memory[QDR_MEMORY_WORKSPACE] +
-                                                    memory[QDR_MEMORY_RESERVE]);
+                                                    memory[QDR_MEMORY_RESERVE] + memory[QDR_MEMORY_DEVICE]);
                 continue;
             }
             if (qdri_search_bound_bytes(&result) > h->most_bytes) continue;

@@ -31,6 +31,7 @@ qdr_status qdri_search_check(const qdr_search_opts *opts)
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "search: %d best plans of a batch of %" PRId64 "; use 1 to %d, and a batch ≥ 1", opts->n_best,
                         opts->batch, QDR_MAX_BEST);
+    QDR_TRY(qdri_threads_check("search", opts->threads));
     QDR_TRY(qdri_check_switch("search", "any_levels", opts->any_levels));
     QDR_TRY(qdri_check_switch("search", "exhaustive", opts->exhaustive));
     QDR_TRY(check_flags("layouts", opts->layouts, 1 << QDR_REPLICATED | 1 << QDR_SCATTERED));
@@ -81,6 +82,7 @@ qdr_plan qdri_search_plan(const qdr_search_opts *opts, const int size[QDR_N_AXES
                      .sequence = opts->sequence,
                      .overlap = opts->overlap,
                      .codecs = opts->codecs ? *opts->codecs : none};
+    plan.threads = opts->threads;
     if (opts->order) memcpy(plan.order, opts->order, 5);
     return plan;
 }

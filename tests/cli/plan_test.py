@@ -17,7 +17,8 @@ from cases import ARGUMENTS, start
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 GIB = 2.0 ** 30
 TERMS = {"products", "attention", "kernels", "recompute", "ends", "optimizer", "x", "y", "z", "d", "bubble", "host"}
-MEMORY = {"parameters", "gradients", "feedback", "optimizer", "activations", "gathered", "workspace", "reserve"}
+MEMORY = {"parameters", "gradients", "feedback", "optimizer", "activations", "gathered", "workspace", "reserve",
+          "device"}
 KNOWN_METHODS = ["FSDP", "Megatron-1D", "DDP", "ZeRO-1", "HSDP", "Three-level"]
 # A machine of 4 small ranks a node, so that plans are few and some do not fit.
 MACHINE = {

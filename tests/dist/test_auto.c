@@ -84,13 +84,15 @@ DIST_TEST(test_agrees)
         qdr_network network = small_network();
         network.layers = 1 + dist_below(&seed, 12);
         const qdr_search_opts opts = {QDR_INIT(qdr_search_opts), .batch = 8 + dist_below(&seed, 64), .dtype = QDR_F32,
-                                      .any_levels = i == 2};
+                                      .any_levels = i == 2, .threads = i == 1 ? 3 : 0};
         const int first = qdr_context_rank(ctx) == 0;
         answer chosen;
         /* only what rank 0 passes counts */
         DIST_OK(choose(ctx, first ? &network : NULL, first ? &machine : NULL, first ? &opts : NULL, &chosen));
         DIST_CHECK(strcmp(chosen.about.machine, names[i]) == 0, "of %s", chosen.about.machine);
         DIST_CHECK(chosen.about.n_fitting > 0 && chosen.about.n_candidates >= chosen.about.n_fitting, "counts");
+        DIST_CHECK(chosen.plan.threads == (i == 1 ? 3 : qdr_context_threads(ctx)), "%lld threads",
+                   (long long)chosen.plan.threads);
         check_same(ctx, &chosen);
         check_grid(ctx, &chosen);
         check_best(ctx, &network, &machine, opts, &chosen);

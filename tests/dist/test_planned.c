@@ -349,6 +349,7 @@ static void check_memory(const planned_case *the_case, const qdr_stack *stack)
     size_t optimizer_bytes;
     int has_most = 1;
     for (int axis = 0; axis < QDR_N_AXES; axis++) has_most &= position.coordinate[axis] == 0;
+    plan.threads = qdr_context_threads(qdr_grid_context(the_case->grid));
     DIST_OK(qdr_machine_load("laptop", &machine));
     DIST_OK(qdr_model_create(&machine, &the_case->network, &model));
     DIST_OK(qdr_model_predict(model, &plan, &result));
@@ -356,11 +357,13 @@ static void check_memory(const planned_case *the_case, const qdr_stack *stack)
     DIST_OK(qdr_stack_get_sizes(stack, &sizes));
     DIST_OK(qdr_adamw_size(stack, &optimizer_bytes));
     const double *planned = result.memory;
+    const int is_told = plan.dtype != QDR_BF16; /* a machine's file does not say whether it has instructions for it */
     const held_bytes all[] = {
         {"parameters", planned[QDR_MEMORY_PARAMETERS], (double)sizes.parameters, 0},
         {"gradients", planned[QDR_MEMORY_GRADIENTS], (double)sizes.gradients, 0},
         {"optimizer", planned[QDR_MEMORY_OPTIMIZER], (double)optimizer_bytes, 0},
         {"activations", planned[QDR_MEMORY_ACTIVATIONS], (double)sizes.activations, 0},
+        {"device", is_told * planned[QDR_MEMORY_DEVICE], is_told * (double)sizes.device, 0},
         {"workspace", planned[QDR_MEMORY_GATHERED] + planned[QDR_MEMORY_WORKSPACE], (double)sizes.workspace, 0.1}};
     /* How well the many values of a layer that is repeated are packed depends on how long the list is. */
     const int is_full = plan.recompute == QDR_RECOMPUTE_FULL;
@@ -376,6 +379,7 @@ static void check_memory(const planned_case *the_case, const qdr_stack *stack)
 /* Of few rows, most buffers are padded. */
 static void check_network(qdr_grid *grid, void *user)
 {
+    static const qdr_dtype types[] = {QDR_F32, QDR_BF16, QDR_F32, QDR_F16};
     for (int i = 0; i < 8; i++) {
         planned_case the_case = {.grid = grid, .network = *(const qdr_network *)user};
         const int is_small = i >= 6;
@@ -387,7 +391,7 @@ static void check_network(qdr_grid *grid, void *user)
             .n_layers = the_case.network.layers,
             .n_sequences = (is_small ? 3 : 8) * cells_of(grid),
             .sequence = is_small ? 11 : 32,
-            .dtype = i & 2 ? QDR_BF16 : QDR_F32,
+            .dtype = types[i / 2],
             .layout = i & 1 ? QDR_SCATTERED : QDR_REPLICATED,
             .n_panels = i < 4 || is_small ? 1 : 2,
             .n_batch_parts = i < 4 || is_small ? 1 : 2,

@@ -67,6 +67,39 @@ TEST(layers)
                     end_edges / 2 + others + 4.0 * CONTEXT * 7 * (H / 4.0)); /* and with seven panels of a head */
 }
 
+/* Two blocks of scores, of 64 rows, for each thread but the first, and in f16 seven panels of a head; for all threads
+ * three blocks of 512 by 512 in which f16 is converted. */
+TEST(threads)
+{
+    qdr_machine machine = machine_of();
+    qdr_plan plan = plan_of_16(0);
+    const double panels = 3 * 512 * 512 * 4.0, attention = 4.0 * CONTEXT * 2 * 64;
+    const double of_f16 = attention + 4.0 * CONTEXT * 7 * (H / 4.0);
+    assert_near("of one thread", term(&machine, &network, &plan, QDR_MEMORY_DEVICE), 0);
+    const double of_one = predict(&machine, &network, &plan).memory_bytes;
+    plan.threads = 3;
+    assert_near("of three", term(&machine, &network, &plan, QDR_MEMORY_DEVICE), 2 * attention);
+    assert_near("in all", predict(&machine, &network, &plan).memory_bytes, of_one + 2 * attention);
+    plan.dtype = QDR_BF16;
+    assert_near("of bf16", term(&machine, &network, &plan, QDR_MEMORY_DEVICE), 2 * of_f16);
+    plan.dtype = QDR_F16;
+    assert_near("of f16", term(&machine, &network, &plan, QDR_MEMORY_DEVICE), 3 * panels + 2 * of_f16);
+    machine.is_gpu = 1;
+    assert_near("of GPUs", term(&machine, &network, &plan, QDR_MEMORY_DEVICE), 0);
+    plan.threads = 1;
+    machine.is_gpu = 0;
+    assert_near("of f16 alone", term(&machine, &network, &plan, QDR_MEMORY_DEVICE), panels);
+    qdr_model *model = NULL;
+    qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
+    CHECK_OK(qdr_model_create(&machine, &network, &model));
+    plan.threads = -1;
+    CHECK_FAILS(qdr_model_predict(model, &plan, &result), QDR_ERR_ARGUMENT,
+                "plan: -1 threads of a rank; use 1 to 65536");
+    plan.threads = 65537;
+    CHECK_FAILS(qdr_model_predict(model, &plan, &result), QDR_ERR_ARGUMENT, "plan: 65537 threads of a rank");
+    qdr_model_destroy(&model);
+}
+
 /* With scattered edges, gathered rows are kept for the gradients of weights: over y twice, over x of the MLP, and of
  * attention, if there are sequences for each rank of x. Some frameworks gather again. */
 TEST(gathered_rows)

@@ -40,6 +40,7 @@ static qdr_plan any_plan(uint64_t *seed, const qdr_network *network)
     plan.recompute = (qdr_recompute)test_between(seed, 0, QDR_RECOMPUTE_LAYERS);
     plan.panels = 1 << test_between(seed, 0, 4);
     plan.batch_parts = (int)test_between(seed, 1, 2);
+    plan.threads = test_between(seed, 0, 9);
     return plan;
 }
 
@@ -93,6 +94,8 @@ static qdr_search_opts any_opts(uint64_t *seed, const qdr_machine *machine, cons
     opts.any_levels = random_flag(seed);
     opts.codecs = test_between(seed, 0, 9) ? NULL : codecs;
     opts.n_best = QDR_MAX_BEST;
+    opts.threads = test_between(seed, 0, 99);
+    if (random_flag(seed) && opts.dtype == QDR_BF16) opts.dtype = QDR_F16;
     return opts;
 }
 

@@ -45,6 +45,8 @@ TEST(same_as_searches)
     for (int trial = 0; trial < 60; trial++) {
         qdr_model *model = named_model("dgx-a100", networks[trial % 3]);
         qdr_search_opts opts = random_opts(&seed);
+        opts.threads = trial;
+        model->machine.is_gpu = trial / 3 % 2;
         qdri_planned_grid least;
         qdri_fewest_ranks fewest;
         CHECK_OK(qdri_model_least_memory(model, &opts, &least));
@@ -121,6 +123,9 @@ TEST(refusals)
         CHECK_OK(qdri_model_search(model, &opts, &found));
         *value = 0;
     }
+    opts.threads = -1;
+    CHECK_FAILS(qdri_model_search(model, &opts, &found), QDR_ERR_ARGUMENT, "search: -1 threads of a rank; use 1 to ");
+    opts.threads = 0;
     qdr_plan plan = {QDR_INIT(qdr_plan)};
     CHECK_FAILS(qdr_model_least_memory(NULL, &opts, &plan, NULL), QDR_ERR_ARGUMENT, "NULL");
     CHECK_FAILS(qdr_model_least_memory(model, &opts, NULL, NULL), QDR_ERR_ARGUMENT, "NULL");
