@@ -124,8 +124,8 @@ static qdr_status check_network(const choice *made, const qdr_network *network, 
         made->plan, planned->name, difference.key, difference.first, difference.key, difference.second);
 }
 
-/* What options, or a checkpoint, have changed of it. The time of what was planned is then another. */
-static int tell_changes(const choice *made)
+/* What options, a checkpoint, or how many threads there are, have changed of it. What was planned is then another. */
+static int tell_changes(const choice *made, int n_threads)
 {
     const qdr_plan *plan = &made->planned.plan;
     const struct {
@@ -140,7 +140,8 @@ static int tell_changes(const choice *made)
                    {"context", made->context, plan->sequence},
                    {"micro-batch", made->micro_batch, plan->micro_batch},
                    {"panels", made->n_panels, plan->panels},
-                   {"batch parts", made->n_batch_parts, plan->batch_parts}};
+                   {"batch parts", made->n_batch_parts, plan->batch_parts},
+                   {"threads", plan->threads ? n_threads : 0, plan->threads}};
     int n = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i].here, words[i].planned) != 0)
@@ -153,14 +154,14 @@ static int tell_changes(const choice *made)
     return n;
 }
 
-static void tell_plan(const choice *made, const qdr_network *network)
+static void tell_plan(const choice *made, const qdr_network *network, int n_threads)
 {
     fprintf(stderr, "plan %s: made for %s on %s", made->plan,
             made->planned.network.name[0] ? made->planned.network.name : "a network",
             made->planned.machine[0] ? made->planned.machine : "some machine");
     if (made->is_part)
         fprintf(stderr, ", of which this is one of %lld layers\n", (long long)network->layers);
-    else if (tell_changes(made))
+    else if (tell_changes(made, n_threads))
         fputc('\n', stderr);
     else
         fprintf(stderr, ": %.4g s per step predicted\n", made->planned.secs);
@@ -172,7 +173,7 @@ static qdr_status take_plan(qdr_context *ctx, const qdr_network *network, choice
     take(made, &made->planned.plan);
     /* If there are too few or too many ranks, nothing will be run. */
     if (qdr_context_rank(ctx) == 0 && qdr_plan_check(&made->planned.plan, qdr_context_size(ctx)) == QDR_OK)
-        tell_plan(made, network);
+        tell_plan(made, network, qdr_context_threads(ctx));
     return QDR_OK;
 }
 

@@ -50,6 +50,9 @@ typedef struct codec_choice {
 } codec_choice;
 enum { CODECS_BYTES = 768 };
 #define CODEC_HELP "codecs of messages between nodes, as in train --codec"
+/* --threads of plans, as programs have it. */
+enum { MOST_THREADS = 1024 };
+#define THREADS_HELP "threads of a rank that computes on the CPU, which need memory; default: 1"
 int take_codecs(const char *value, void *choice, failure *why);
 int take_codecs_or_auto(const char *value, void *choice, failure *why);
 

@@ -42,6 +42,7 @@ static const option_spec specs[] = {
     {"levels", 0, "GP,OP", LEVELS_HELP, OPTION_OTHER, AT(parts), .take = take_levels, .words = LEVELS_WORDS},
     {"codec", 0, "CODECS", CODEC_HELP "; needs --machine, which says how many ranks share a node", OPTION_OTHER,
      AT(codec), .take = take_codecs},
+    {"threads", 0, "N", THREADS_HELP, OPTION_COUNT, AT(plan.threads), 1, MOST_THREADS},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_TEXT,
      AT(asked.machine)},
     {"mem", 0, "BYTES", "memory per rank of the machine, such as 80G", OPTION_OTHER, AT(asked.memory_bytes),
@@ -95,7 +96,7 @@ static int set_levels(mem_options *options, const qdr_machine *machine, failure 
     return EXIT_OK;
 }
 
-/* No reserve and fused attention: the minimum of any machine. Its speed does not matter. */
+/* CPUs, no reserve and fused attention: the minimum of any machine. Its speed does not matter. */
 static const char any_machine[] =
     "{\"name\": \"any machine\", \"ranks_per_node\": 1, \"memory_GiB\": 1e9, \"memory_GBps\": 1, "
     "\"attention_efficiency\": 1, \"bf16\": {\"peak_TFLOPS\": 1}, \"f32\": {\"peak_TFLOPS\": 1}, \"f64\": "
@@ -141,10 +142,11 @@ static void print_table(const mem_answer *answer)
     const qdr_plan *plan = &answer->options->plan;
     const qdr_plan_result *result = &answer->result;
     printf("# %s on grid %s, levels %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s, "
-           "panels %d, batch parts %d\n",
+           "panels %d, batch parts %d, threads %lld\n",
            answer->network.name, grid_in_words(plan).text, levels_in_words(plan).text, (long long)plan->batch,
            PLURAL(plan->batch), (long long)plan_sequence(&answer->network, plan), qdr_dtype_name(plan->dtype),
-           layout_word(plan->layout), recompute_word(plan->recompute), result->panels, result->batch_parts);
+           layout_word(plan->layout), recompute_word(plan->recompute), result->panels, result->batch_parts,
+           (long long)plan->threads);
     printf("%-12s %22s\n", "params", "of the whole model");
     for (int i = 0; i < N_PARTS; i++) printf("%-12s %22lld\n", answer->parts[i].name, (long long)answer->parts[i].n);
     printf("%-12s %22lld\n\n", "sum", (long long)answer->counts.total);
@@ -176,14 +178,14 @@ static json_t *json_of_answer(const mem_answer *answer)
     plan_padding(&answer->network, plan, note_append, padding);
     tell_notes(answer, note_append, notes);
     json_t *object = json_pack(
-        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
+        "{s:s, s:I, s:o, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:I, s:i, s:i, s:o, s:I, s:o, s:o}", "model",
         answer->network.name, "params", (json_int_t)answer->counts.total, "params_by_part", params, "ranks",
         grid_ranks(answer->options->grid), "grid", grid_in_words(plan).text, "batch", (json_int_t)plan->batch,
         "micro_batch", (json_int_t)plan->micro_batch, "sequence", (json_int_t)plan_sequence(&answer->network, plan),
         "dtype", qdr_dtype_name(plan->dtype), "layout", layout_word(plan->layout), "recompute",
         recompute_word(plan->recompute), "panels", answer->result.panels, "batch_parts", answer->result.batch_parts,
-        "gradient_parts", parts.gradient, "optimizer_parts", parts.optimizer, "memory", memory, "memory_bytes",
-        (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
+        "threads", (json_int_t)plan->threads, "gradient_parts", parts.gradient, "optimizer_parts", parts.optimizer,
+        "memory", memory, "memory_bytes", (json_int_t)answer->result.memory_bytes, "padding", padding, "notes", notes);
     json_object_set_new(object, "checkpoint", checkpoint_json(&answer->checkpoint));
     if (answer->options->asked.machine) {
         json_object_set_new(object, "machine", json_string(answer->machine.name));
@@ -230,7 +232,7 @@ static int make_answer(mem_options *options, failure *why)
 
 static int run(int argc, char **argv)
 {
-    mem_options options = {.plan = {QDR_INIT(qdr_plan), .dtype = QDR_BF16}};
+    mem_options options = {.plan = {QDR_INIT(qdr_plan), .dtype = QDR_BF16, .threads = 1}};
     failure why = {0};
     if (!options_read(argc, argv, specs, &options, &options.asked.network, &why)) make_answer(&options, &why);
     return why.code ? fail_print(&why) : EXIT_OK;
@@ -241,10 +243,11 @@ const command command_mem = {
     .summary = "print a model's parameter counts and break down the memory of one rank",
     .usage = "quadrille mem MODEL [OPTION]...",
     .text = "Prints the memory that one rank needs to train the model: parameters, gradients, optimizer state,\n"
-            "what codecs with feedback keep, activations, gathered weights, workspace and reserve. MODEL is a\n"
-            "name (see quadrille list models), a Hugging Face config.json, or - for standard input. Without\n"
-            "options: one rank, one sequence of the model's context, no particular machine (fused attention,\n"
-            "no memory reserved for drivers and libraries). Starts no ranks and no MPI.",
+            "what codecs with feedback keep, activations, gathered weights, workspace, reserve, and what a CPU\n"
+            "keeps for f16 and for threads (device). MODEL is a name (see quadrille list models), a Hugging Face\n"
+            "config.json, or - for standard input. Without options: one rank of one thread, one sequence of the\n"
+            "model's context, no particular machine (CPUs, fused attention, no memory reserved for drivers and\n"
+            "libraries). Starts no ranks and no MPI.",
     .options = specs,
     .examples = "  quadrille mem gpt2\n"
                 "  quadrille mem llama-2-70b --grid 1x8x8x1 --batch 64 --recompute full --json\n"

@@ -82,6 +82,7 @@ static const option_spec specs[] = {
      AT(search.panels), 1, 4096},
     {"batch-parts", 0, "N", "parts of each rank's rows; default: the best of 1 and 2", OPTION_INT,
      AT(search.batch_parts), 1, 16},
+    {"threads", 0, "N", THREADS_HELP, OPTION_COUNT, AT(search.threads), 1, MOST_THREADS},
     {"overlap", 0, "on|off", "overlap collectives with products; default: on", OPTION_CHOICE, AT(is_serial)},
     {"dtype", 0, "TYPE", "f32, f64, bf16 or f16; default: bf16 if the machine supports it", OPTION_CHOICE, AT(dtype),
      .words = DTYPE_WORDS},

@@ -422,6 +422,8 @@ static json_t *json_of_lines(char *text)
     return list;
 }
 
+static json_int_t threads_of(const qdr_search_opts *asked) { return asked->threads ? asked->threads : 1; }
+
 static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3])
 {
     const qdr_search_opts *asked = &answer->options->search;
@@ -432,9 +434,9 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
     tell_notes(answer, note_append, notes);
     plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
     json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, s:o}", "model",
+        "{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, s:o}", "model",
         answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
-        answer->machine->ranks_per_node, "batch", (json_int_t)best->batch, "sequence",
+        answer->machine->ranks_per_node, "threads", threads_of(asked), "batch", (json_int_t)best->batch, "sequence",
         (json_int_t)plan_sequence(answer->network, best), "dtype", qdr_dtype_name(asked->dtype), "memory_bytes",
         answer->machine->memory_bytes, "counts", "plans", (json_int_t)found->counts.n_candidates, "fitting",
         (json_int_t)found->counts.n_fitting, "bounded", (json_int_t)found->counts.n_bounded, "simulated",
@@ -481,12 +483,12 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
                                             f->tried_to >= f->n_ranks - 1, "plan", json_of_least(&none->least))
                                 : json_null();
     json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model", answer->network->name,
-        "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node", answer->machine->ranks_per_node,
-        "batch", (json_int_t)asked->batch, "sequence", (json_int_t)plan_sequence(answer->network, least), "dtype",
-        qdr_dtype_name(asked->dtype), "memory_bytes", answer->machine->memory_bytes, "fits", 0, "why_nothing_fits",
-        sentence, "plans", "least_memory", json_of_least(&answer->found.least_memory), "fewest_ranks", fewest, "helps",
-        helps, "notes", notes);
+        "{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:f, s:b, s:s, s:[], s:o, s:o, s:o, s:o}", "model",
+        answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
+        answer->machine->ranks_per_node, "threads", threads_of(asked), "batch", (json_int_t)asked->batch, "sequence",
+        (json_int_t)plan_sequence(answer->network, least), "dtype", qdr_dtype_name(asked->dtype), "memory_bytes",
+        answer->machine->memory_bytes, "fits", 0, "why_nothing_fits", sentence, "plans", "least_memory",
+        json_of_least(&answer->found.least_memory), "fewest_ranks", fewest, "helps", helps, "notes", notes);
     char *text = NULL;
     size_t bytes;
     FILE *file = object && answer->options->why_not.grid.x ? open_memstream(&text, &bytes) : NULL;

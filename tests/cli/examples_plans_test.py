@@ -110,6 +110,17 @@ class Plans(shared.Case):
         expected = self.by_hand("--batch", "4", "--ctx", "16", grid="2x1x1x1")
         self.assert_same_losses(lines, expected, 1e-9)
 
+    def test_threads_of_a_plan(self):
+        """They are told where others run, and change nothing."""
+        path, config = self.path("plan.json"), self.config()
+        command = os.path.join(shared.ARGUMENTS.examples_dir, "..", "src", "quadrille")
+        subprocess.run([command, "plan", config, "-n", "2", "--machine", "laptop", "--batch", "8", "--seq", "16",
+                        "--dtype", "f32", "--threads", "2", "-o", path], check=True, capture_output=True, timeout=60)
+        _, talk = self.train_by_plan("--plan", path, "--local", "2", "--threads", "2")
+        self.assertIn(" s per step predicted\n", talk)
+        _, talk = self.train_by_plan("--plan", path, "--local", "2", "--threads", "1")
+        self.assertIn(" on laptop, but here threads is 1, not 2\n", talk)
+
     def test_what_a_plan_leaves_out(self):
         path = self.path("plan.json")
         with open(path, "w", encoding="ascii") as file:

@@ -27,6 +27,7 @@ class Mem(plan_test.Case):
                              (1, "1x1x1x1", 1, "bf16"))
             self.assertAlmostEqual(answer["memory"]["parameters"] / (2 * params), 1, places=3)
             self.assertEqual(answer["memory"]["reserve"], 0)
+            self.assertEqual((answer["threads"], answer["memory"]["device"]), (1, 0))
         self.assertEqual(self.mem("gpt2")["sequence"], 1024)
 
     def test_table(self):
@@ -36,6 +37,22 @@ class Mem(plan_test.Case):
         for term in plan_test.MEMORY:
             self.assertRegex(done.stdout, rf"\n{term} +\d+ +[\d.]+\n")
         self.assertIn("25 heads over y = 2: padded to 26", plan_test.run("mem", "gpt2-xl", "--grid", "1x2x1x1").stdout)
+
+    def test_threads(self):
+        """What a CPU keeps: panels in which f16 is converted, and for each thread but the first attention of one head
+        of 64 columns: two blocks of 64 rows of scores, and of narrow types seven panels of the head."""
+        panels, scores, heads = 3 * 4 * 512**2, 4 * 1024 * 2 * 64, 4 * 1024 * 7 * 64
+        for words, expected in (((), 0), (("--threads", "3"), 2 * (scores + heads)),
+                                (("--threads", "3", "--dtype", "f32"), 2 * scores),
+                                (("--dtype", "f16"), panels),
+                                (("--threads", "2", "--dtype", "f16"), 2 * panels + scores + heads)):
+            for machine in (), ("--machine", "laptop"):
+                self.assertEqual(self.mem("gpt2", *words, *machine)["memory"]["device"], expected, (words, machine))
+            self.assertEqual(self.mem("gpt2", *words, "--machine", "dgx-a100")["memory"]["device"], 0)
+            plan = json.loads(plan_test.run("plan", "gpt2", "-n", "1", "--machine", "laptop", "--top", "1", "--mem",
+                                            "100G", *(words or ("--dtype", "f32")), "--json").stdout)
+            self.assertEqual(plan["plans"][0]["memory"]["device"], expected, words)
+            self.assertEqual(plan["threads"], int(words[1]) if "--threads" in words else 1)
 
     def test_grids(self):
         one = self.mem(self.model)["memory"]
@@ -130,6 +147,7 @@ class Mem(plan_test.Case):
                              (["gpt2", "-n", "8", "--levels", "any"], ["--levels 'any'", "zero3"]),
                              (["gpt2", "--grid", "1x1x1x2", "--levels", "zero3"], ["zero3"]),
                              (["gpt2", "--dtype", "i32"], ["'i32'"]), (["gpt2", "--batch", "0"], ["'0'"]),
+                             (["gpt2", "--threads", "0"], ["'0'"]), (["gpt2", "--threads", "1025"], ["'1025'"]),
                              (["gpt2", "gpt3"], ["'gpt3'"])):
             with self.subTest(words=words):
                 self.assert_refused(plan_test.run("mem", *words), *parts)

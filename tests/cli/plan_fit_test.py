@@ -134,7 +134,7 @@ class Limits(Case):
         model, machine = draw.choice(self.MODELS), draw.choice(self.MACHINES)
         ranks = draw.choice([4, 8, 12, 16, 64])
         words = [model, "-n", str(ranks), "--machine", machine, "--batch", str(ranks * draw.randint(1, 3)),
-                 *draw.choice([[], ["--codec", "aggressive"]])]
+                 *draw.choice([[], ["--codec", "aggressive"]]), *draw.choice([[], ["--threads", "3"]])]
         free = draw.choice([[], ["--levels", "any"], ["--levels", "zero1"]])
         overlap = draw.choice([[], ["--overlap", "off"]]) # on which memory does not depend: mem has no such option
         answer = self.answer(*words, *free, *overlap, "--top", "64", "--mem",
