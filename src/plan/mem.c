@@ -126,7 +126,14 @@ static void print_checkpoint(const mem_answer *answer)
     printf("%-12s %22.0f %10.2f  written by each rank; saving in the background copies it to host memory first\n",
            "rank", saved->rank_bytes, saved->rank_bytes / GIB);
     if (saved->secs > 0) printf("Saving one takes %s on %s.\n", time_in_words(saved->secs).text, answer->machine.name);
-    putchar('\n');
+}
+
+/* A blank line precedes the first. */
+static void print_note(const char *sentence, void *has_any)
+{
+    if (!*(int *)has_any) putchar('\n');
+    *(int *)has_any = 1;
+    note_print(sentence, NULL);
 }
 
 static void tell_notes(const mem_answer *answer, note_fn each, void *user)
@@ -141,6 +148,7 @@ static void print_table(const mem_answer *answer)
 {
     const qdr_plan *plan = &answer->options->plan;
     const qdr_plan_result *result = &answer->result;
+    int has_notes = 0;
     printf("# %s on grid %s, levels %s: %lld sequence%s of %lld tokens a step, %s, %s, recompute %s, "
            "panels %d, batch parts %d, threads %lld\n",
            answer->network.name, grid_in_words(plan).text, levels_in_words(plan).text, (long long)plan->batch,
@@ -161,8 +169,8 @@ static void print_table(const mem_answer *answer)
                    (answer->machine.memory_bytes - result->memory_bytes) / GIB,
                answer->machine.memory_bytes >= result->memory_bytes ? "are left" : "are missing");
     print_checkpoint(answer);
-    plan_padding(&answer->network, plan, note_print, NULL);
-    tell_notes(answer, note_print, NULL);
+    plan_padding(&answer->network, plan, print_note, &has_notes);
+    tell_notes(answer, print_note, &has_notes);
 }
 
 static json_t *json_of_answer(const mem_answer *answer)

@@ -36,7 +36,9 @@ class Mem(plan_test.Case):
         self.assertRegex(done.stdout, r"\nsum +1557611200\n")
         for term in plan_test.MEMORY:
             self.assertRegex(done.stdout, rf"\n{term} +\d+ +[\d.]+\n")
-        self.assertIn("25 heads over y = 2: padded to 26", plan_test.run("mem", "gpt2-xl", "--grid", "1x2x1x1").stdout)
+        self.assertRegex(done.stdout, r"[^\n]\n$")
+        self.assertIn("\n\n25 heads over y = 2: padded to 26",
+                      plan_test.run("mem", "gpt2-xl", "--grid", "1x2x1x1").stdout)
 
     def test_threads(self):
         """What a CPU keeps: panels in which f16 is converted, and for each thread but the first attention of one head
