@@ -185,7 +185,7 @@ static grid_text grid_of(const qdr_plan *plan) { return grid_words((grid_size){p
 static void tell_why(const qdr_auto_plan *chosen)
 {
     if (chosen->n_grids < 2) {
-        fputs("; no other grid fits\n", stderr);
+        fputs("; no other grid is possible\n", stderr);
         return;
     }
     int most = 0;

@@ -189,6 +189,7 @@ typedef struct qdr_search_result {
     /** At most so many fit in memory: a plan counts that was not simulated if a lower bound of its memory fits. */
     int64_t n_fitting;
     int64_t n_bounded, n_simulated; /**< closed-form lower bounds computed; plans simulated */
+    int64_t n_grids; /**< of all possible plans */
 } qdr_search_result;
 
 /** Finds the fastest plans that fit in memory, by what qdr_model_predict() says of them; n_best = 0 if none does. A

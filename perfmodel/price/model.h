@@ -46,7 +46,7 @@ typedef struct qdri_planned_grid {
 typedef struct qdri_search_result {
     int n_best;
     qdri_planned_grid best[QDR_MAX_BEST];
-    int64_t n_candidates, n_fitting, n_bounded, n_simulated;
+    int64_t n_candidates, n_fitting, n_bounded, n_simulated, n_grids;
 } qdri_search_result;
 
 struct qdr_model {

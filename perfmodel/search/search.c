@@ -196,6 +196,7 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
     const int64_t cells = (int64_t)size[QDR_Z] * size[QDR_D];
     if (s->opts.batch < cells) return; /* some cells would have nothing to do */
     const int n_pairs = qdri_search_parts(&s->model->machine, &s->opts, size, pairs);
+    const int64_t n_before = s->result->n_candidates;
     for (int i = 0; i < n_pairs; i++) n_orders[i] = distinct_orders(s, size, pairs[i], numbers);
     if (s->floors.x != size[QDR_X] || s->floors.y != size[QDR_Y])
         s->floors = (floors){.x = size[QDR_X], .y = size[QDR_Y]};
@@ -214,6 +215,7 @@ static void bound_next_grid(const int size[QDR_N_AXES], void *user)
         n_micro_batches++;
         if (wanted > 0 || micro >= all) break;
     }
+    s->result->n_grids += s->result->n_candidates > n_before;
 }
 
 /* ---- simulation ---- */
@@ -471,7 +473,8 @@ qdr_status qdr_model_search(qdr_model *model, const qdr_search_opts *opts, qdr_s
                                     .n_candidates = found->n_candidates,
                                     .n_fitting = found->n_fitting,
                                     .n_bounded = found->n_bounded,
-                                    .n_simulated = found->n_simulated};
+                                    .n_simulated = found->n_simulated,
+                                    .n_grids = found->n_grids};
     QDRI_GIVE(qdr_search_result, result, &made);
     return QDR_OK;
 }

@@ -90,8 +90,13 @@ static void print_why(FILE *file, const plan_answer *answer)
     const planned_grid *first = &found->best[0], *second = &found->best[1];
     print_grid(file, &first->plan);
     if (found->counts.n_best < 2) {
-        const int chosen = answer->options->search.n_best == 1 && found->counts.n_candidates > 1;
-        fputs(chosen ? " is the fastest; --top 2 says why it beats the second." : " is the only grid that fits.", file);
+        const long long n_grids = (long long)found->counts.n_grids;
+        if (n_grids == 1)
+            fputs(" is the only grid that was looked at.", file);
+        else if (answer->options->search.n_best == 1)
+            fputs(" is the fastest; --top 2 says why it beats the second.", file);
+        else
+            fprintf(file, " is the only one of %lld grids that fits.", n_grids);
         return;
     }
     const double more = percent_more(second->result.secs, first->result.secs);

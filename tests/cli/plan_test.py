@@ -117,8 +117,12 @@ class Table(Case):
         self.assertIn("9 sequences of the batch over z*d = 8: padded to 16", self.good("--fix", "z=8", "--batch", "9"))
 
     def test_one_grid(self):
-        self.assertIn("2x2x2x1 is the only grid that fits.", self.good("--fix", "x=2,y=2,z=2"))
-        self.assertIn("\n1 plan, which fits in 4 GiB.\n2x2x2x1 is the only grid that fits.\n",
+        self.assertIn("2x2x2x1 is the only grid that was looked at.", self.good("--fix", "x=2,y=2,z=2", "--top", "1"))
+        self.assertIn("\n1x1x1x1 is the only grid that was looked at.\n", self.good(ranks=1))
+        fitting = "--fix", "x=2,z=2", "--mem", "0.14G"
+        self.assertIn("2x2x2x1 is the only one of 2 grids that fits.", self.good(*fitting))
+        self.assertIn("2x2x2x1 is the fastest; --top 2 says why", self.good(*fitting, "--top", "1"))
+        self.assertIn("\n1 plan, which fits in 4 GiB.\n2x2x2x1 is the only grid that was looked at.\n",
                       self.good("--fix", "x=2,y=2,z=2", "--order", "xyzd", "--layout", "replicated", "--recompute",
                                 "none", "--micro-batch", "1", "--top", "1"))
 

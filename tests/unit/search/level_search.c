@@ -25,7 +25,8 @@ static qdr_search_opts random_opts(uint64_t *seed, const qdr_machine *machine, i
 static void check_best(const qdri_search_result *found, const qdri_search_result *all, uint64_t seed)
 {
     assert_int_equal(found->n_best, all->n_best);
-    assert_true(found->n_candidates == all->n_candidates && found->n_fitting >= all->n_fitting);
+    assert_true(found->n_candidates == all->n_candidates && found->n_grids == all->n_grids);
+    assert_true(found->n_grids >= found->n_best && found->n_fitting >= all->n_fitting);
     assert_true(found->n_simulated <= all->n_simulated && all->n_simulated == all->n_fitting);
     for (int b = 0; b < found->n_best; b++)
         if (fabs(found->best[b].result.secs - all->best[b].result.secs) > 1e-12 * all->best[b].result.secs)
