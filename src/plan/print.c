@@ -310,6 +310,17 @@ static void print_row(const plan_answer *answer, const plan_row *row, time_unit 
     puts(row->has_enough ? "" : "  batch too small");
 }
 
+/* The plan that -o has written. */
+static void print_written(const plan_options *options, const planned_grid *best)
+{
+    const int pick = options->pick ? options->pick : 1;
+    if (!options->out) return;
+    printf("plan %d, ", pick);
+    print_choices(stdout, &best[pick - 1].plan);
+    printf(" in %d panel%s: written to %s\n", best[pick - 1].result.panels, PLURAL(best[pick - 1].result.panels),
+           options->out);
+}
+
 void plan_print_table(const plan_answer *answer)
 {
     const found_plans *found = &answer->found;
@@ -326,6 +337,7 @@ void plan_print_table(const plan_answer *answer)
                found->counts.n_simulated == 1 ? "was" : "were");
     print_why(stdout, answer);
     putchar('\n');
+    print_written(answer->options, answer->found.best);
     plan_padding(answer->network, &answer->rows[0].planned.plan, note_print, NULL);
     tell_notes(answer, note_print, NULL);
 }

@@ -436,7 +436,9 @@ class Files(Case):
     def test_picked_plan(self):
         out, words = self.path("plan.json"), ["--batch", "16", "--top", "3"]
         for number, plan in enumerate(self.answer(*words)["plans"][:3], 1):
-            self.good(*words, "-o", out, "--pick", str(number))
+            text = self.good(*words, "-o", out, "--pick", str(number))
+            self.assertRegex(text, rf"\nplan {number}, {plan['grid']} \({plan['order']}, {plan['layout']}, recompute "
+                                   rf"{plan['recompute']}, .*\) in {plan['panels']} panels?: written to {out}\n")
             stored = json.loads(self.read(out))
             self.assertEqual("x".join(map(str, stored["grid"])), plan["grid"])
             self.assertEqual(stored["predicted_secs"], plan["secs"])
