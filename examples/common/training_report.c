@@ -123,26 +123,30 @@ void training_announce(const training *run)
     const settings *set = run->set;
     const int p = qdr_context_size(run->ctx);
     const qdr_network *network = &set->network;
-    const int64_t n_tokens = set->how.batch * set->how.context;
+    const int64_t n_tokens = set->how.batch * set->how.context, n_windows = run->text.info.n_evaluation;
     const int is_text = run->text.info.is_text;
-    char count[24], size[24], repeats[32] = "";
+    char count[24], size[24], work[96], repeats[32] = "";
     if (set->how.recompute)
         snprintf(repeats, sizeof repeats, ", recompute %s", recompute_word((qdr_recompute)set->how.recompute));
     if (is_text)
         snprintf(size, sizeof size, "%.2f MB", 1e-6 * (double)run->text.info.n_tokens);
     else
         progress_count((double)run->text.info.n_tokens, size);
+    if (set->eval)
+        snprintf(work, sizeof work, "the loss of %lld window%s of up to %lld token%s", (long long)n_windows,
+                 PLURAL(n_windows), (long long)set->how.context, PLURAL(set->how.context));
+    else
+        snprintf(work, sizeof work, "%lld step%s of %lld token%s", (long long)set->n_steps, PLURAL(set->n_steps),
+                 (long long)n_tokens, PLURAL(n_tokens));
     fprintf(stderr, "%d rank%s of %d thread%s as grid %s (%s, %s, overlap %s%s%s); %s: %s, %s\n", p, PLURAL(p),
             qdr_context_threads(run->ctx), PLURAL(qdr_context_threads(run->ctx)), grid_words(set->how.grid).text,
             layout_word((qdr_layout)set->how.layout), qdr_dtype_name((qdr_dtype)set->how.dtype),
             set->how.serial ? "off" : "on", repeats, set->how.recorded ? ", as graphs" : "",
             is_text ? "text" : "tokens", run->text.name, size);
-    fprintf(stderr,
-            "%s: %lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %lld step%s of %lld token%s\n",
-            network->name, (long long)network->layers, PLURAL(network->layers), (long long)network->hidden,
-            (long long)network->heads, PLURAL(network->heads), (long long)set->how.context,
-            progress_count((double)gpt_n_parameters(&run->model), count), (long long)set->n_steps, PLURAL(set->n_steps),
-            (long long)n_tokens, PLURAL(n_tokens));
+    fprintf(stderr, "%s: %lld layer%s, hidden %lld, %lld head%s, context %lld: %s parameters; %s\n", network->name,
+            (long long)network->layers, PLURAL(network->layers), (long long)network->hidden, (long long)network->heads,
+            PLURAL(network->heads), (long long)set->how.context,
+            progress_count((double)gpt_n_parameters(&run->model), count), work);
     tell_peak(run);
     if (is_text && network->vocab > N_BYTES)
         fprintf(stderr, "its vocabulary of %lld has more than the %d bytes: the other tokens never occur\n",

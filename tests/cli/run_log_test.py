@@ -325,7 +325,13 @@ class Evaluating(Case):
         done = subprocess.run(words_of(grid, *words), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=300, check=False)
         self.assertEqual(done.returncode, code, done.stderr)
-        return json.loads(done.stdout) if code == 0 else done.stderr
+        if code != 0:
+            return done.stderr
+        answer = json.loads(done.stdout)
+        n = -(-answer["tokens"] // answer["context"])
+        self.assertIn(f" parameters; the loss of {n} window{'s' * (n != 1)} of up to {answer['context']} tokens\n",
+                      done.stderr)
+        return answer
 
     def write(self, name, text):
         with open(self.path(name), "wb") as file:
