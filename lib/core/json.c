@@ -206,6 +206,12 @@ static qdr_status needed(qdri_json_node node, const char *what)
 
 /* ---- values ---- */
 
+qdr_status qdri_json_not_null(qdri_json_node node)
+{
+    if (qdri_json_kind_of(node) != QDRI_JSON_NULL) return QDR_OK;
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is null; give it a value, or leave it out", qdri_json_where(node).text);
+}
+
 qdr_status qdri_json_object(qdri_json_node node, qdri_json_node *object)
 {
     *object = node;

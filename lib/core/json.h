@@ -67,6 +67,8 @@ qdri_json_node qdri_json_at(const qdri_json_node *list, size_t index);
 qdri_json_kind qdri_json_kind_of(qdri_json_node node);
 /* 1: present, and not null. */
 int qdri_json_has(qdri_json_node node);
+/* For files whose keys are left out rather than null. */
+QDR_NODISCARD qdr_status qdri_json_not_null(qdri_json_node node);
 
 /* Values. An absent or null value is an error unless a default is given. After an error the result is 0 or NULL.
  * @retval QDR_ERR_ARGUMENT  absent, of another type, or out of range */

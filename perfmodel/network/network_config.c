@@ -368,7 +368,7 @@ static qdr_status read_text(const qdri_json_node *root, const char *name, qdr_ne
     const qdri_json_node own_name = qdri_json_get(root, "name");
     const char *text = name;
     qdr_network net = {QDR_INIT(qdr_network)};
-    if (qdri_json_has(own_name)) QDR_TRY(qdri_json_string(own_name, sizeof net.name, &text));
+    if (qdri_is_given(own_name)) QDR_TRY(qdri_json_string(own_name, sizeof net.name, &text));
     qdri_json_printable(text, net.name, sizeof net.name);
     QDR_TRY(qdri_network_take(*root, "name", &net));
     QDRI_GIVE(qdr_network, network, &net);

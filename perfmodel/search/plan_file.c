@@ -11,6 +11,7 @@
 #include "core/order.h"
 #include "core/sized.h"
 #include "network/keys.h"
+#include "network/types.h"
 #include "search/search.h"
 
 enum { FORMAT_VERSION = 3 };
@@ -107,6 +108,9 @@ qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};
     qdr_output *output;
     QDR_TRY(qdr_network_params(&network, &counts));
+    if (*network.architecture && !qdri_find_type(network.architecture))
+        return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: the network's architecture is '%.15s'; one of %s is needed, or none",
+                        network.architecture, qdri_known_types);
     QDR_TRY(check_old(path));
     QDR_TRY(qdr_output_open("plan", path, QDR_OUTPUT_REPLACE, &output));
     put_plan(qdr_output_file(output), &own);
@@ -161,10 +165,12 @@ static int is_root_key(const char *key)
 /* Nothing in the file is passed over. */
 static qdr_status check_keys(const qdri_json_node *root)
 {
-    for (const char *key = NULL; (key = qdri_json_next_key(root, key)) != NULL;)
+    for (const char *key = NULL; (key = qdri_json_next_key(root, key)) != NULL;) {
         if (!is_root_key(key))
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is none that plans have; leave it out, or plan again",
                             qdri_json_where(qdri_json_get(root, key)).text);
+        QDR_TRY(qdri_json_not_null(qdri_json_get(root, key)));
+    }
     return QDR_OK;
 }
 
@@ -212,6 +218,7 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     const qdri_json_node order = qdri_json_get(root, "order"), codecs = qdri_json_get(root, "codecs"),
                          old = qdri_json_get(root, "axis_bytes_ratio");
     int layout, recompute;
+    int64_t overlap;
     const char *order_name, *type_name;
     QDR_TRY(qdri_json_string_or(order, 0, QDRI_USUAL_ORDER, &order_name));
     if (!qdri_is_order(order_name))
@@ -232,7 +239,8 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     QDR_TRY(read_int(root, "optimizer_parts", &plan->optimizer_parts));
     QDR_TRY(read_int(root, "panels", &plan->panels));
     QDR_TRY(read_int(root, "batch_parts", &plan->batch_parts));
-    QDR_TRY(read_int(root, "overlap", &plan->overlap));
+    QDR_TRY(qdri_json_int_or(qdri_json_get(root, "overlap"), 0, QDR_OVERLAP_ALL | QDR_OVERLAP_NONE, 0, &overlap));
+    plan->overlap = (int)overlap;
     QDR_TRY(read_int(root, "pipeline", &plan->pipeline));
     QDR_TRY(read_int(root, "interleave", &plan->interleave));
     QDR_TRY(qdri_json_int_or(qdri_json_get(root, "threads"), 1, QDRI_MOST_THREADS, 0, &plan->threads));

@@ -154,6 +154,8 @@ TEST(texts_that_are_wrong)
     assert_string_equal(begin, "");
     snprintf(changed, sizeof changed, "{\"heats\": 2, %s", text + 1);
     CHECK_FAILS(qdr_network_parse(changed, strlen(changed), "a text", &read), QDR_ERR_ARGUMENT, "a text: key 'heats'");
+    snprintf(changed, sizeof changed, "{\"name\": null%s", strchr(text, ','));
+    CHECK_FAILS(qdr_network_parse(changed, strlen(changed), "a text", &read), QDR_ERR_ARGUMENT, "'name' is null");
     net.kv_heads = 3 * net.heads;
     const size_t wrong = qdr_network_text(&net, text, sizeof text);
     CHECK_FAILS(qdr_network_parse(text, wrong, "a text", &read), QDR_ERR_ARGUMENT, "key heads");

@@ -245,7 +245,14 @@ static const struct {
     {PLAN SIZES_BEFORE ", \"layers\": 1.5" SIZES_AFTER "}", "'sizes.layers'"},
     {PLAN SIZES_BEFORE ", \"layers\": 2, \"experts\": 8" SIZES_AFTER "}", "'sizes.experts'"},
     {PLAN SIZES_BEFORE ", \"layers\": 2, \"layer_kinds\": \"5\"" SIZES_AFTER "}", "one digit for each layer"},
+    {PLAN SIZES_BEFORE ", \"layers\": null" SIZES_AFTER "}", "'sizes.layers' is null; give it a value"},
+    {PLAN SIZES_BEFORE ", \"layers\": 2, \"norm_epsilon\": null" SIZES_AFTER "}", "'sizes.norm_epsilon' is null"},
+    {PLAN "\"sizes\": {\"architecture\": \"nope\", \"activation\": \"relu\", \"layers\": 2" SIZES_AFTER "}",
+     "plan.json: key 'sizes.architecture' is \"nope\"; one of cohere2, gemma, "},
     {PLAN SIZES ", \"experts\": 8}", "'experts'"},
+    {PLAN SIZES ", \"grid\": [1, null, 3, 4]}", "'grid[1]' is null"},
+    {HEAD ", \"batch\": 24}", "duplicate object key"},
+    {HEAD ", \"overlap\": 1024}", "'overlap'"},
     {PLAN SIZES "}", "'grid'"},
     {PLAN SIZES ", \"grid\": [1, 2, 3], \"batch\": 1}", "[x, y, z, d]"},
     {PLAN SIZES ", \"grid\": [1, 2, 0, 4], \"batch\": 1}", "'grid[2]'"},
@@ -315,6 +322,9 @@ TEST(bad_calls)
     stored = any_plan(&seed);
     stored.network.layers = 0;
     CHECK_FAILS(store(&stored, path), QDR_ERR_SHAPE, "layers 0");
+    stored = any_plan(&seed);
+    strcpy(stored.network.architecture, "nope");
+    CHECK_FAILS(store(&stored, path), QDR_ERR_ARGUMENT, "architecture is 'nope'; one of cohere2, ");
     stored.plan.x = 0;
     CHECK_FAILS(store(&stored, path), QDR_ERR_ARGUMENT, "grid");
     assert_int_not_equal(access(path, F_OK), 0);
