@@ -121,6 +121,16 @@ class Plans(shared.Case):
         _, talk = self.train_by_plan("--plan", path, "--local", "2", "--threads", "1")
         self.assertIn(" on laptop, but here threads is 1, not 2\n", talk)
 
+    def test_what_is_said_of_a_plan(self):
+        """Of other software's recomputation, what a stack does instead; and whether anything overlaps."""
+        for recompute, here in ("attention", "none"), ("layers", "full"), ("full", None):
+            _, talk = self.train_by_plan("--plan", self.plan(recompute=recompute), "--local", "2")
+            self.assertEqual(f", but here recompute is {here}, not {recompute}\n" in talk, here is not None, talk)
+            self.assertEqual(", recompute full)" in talk, recompute != "attention", talk)
+        for overlap, word in (8, "off"), (1, "on"):
+            _, talk = self.train_by_plan("--plan", self.plan(overlap=overlap), "--local", "2")
+            self.assertIn(f", overlap {word})", talk)
+
     def test_what_a_plan_leaves_out(self):
         path = self.path("plan.json")
         with open(path, "w", encoding="ascii") as file:
