@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "meter.h"
 #include "program.h"
 
 static qdr_status describe(gpt *model)
@@ -42,15 +43,12 @@ qdr_status gpt_create(qdr_grid *grid, const gpt_config *config, gpt *model)
     model->token_rows.size = model->key_rows.size = model->logits_part.size = sizeof(qdr_owned);
     TRY(qdr_stack_edge_owned(model->stack, model->tokens, &model->token_rows));
     if (config->documents) TRY(qdr_stack_edge_owned(model->stack, model->first_keys, &model->key_rows));
-    TRY(qdr_stack_edge_owned(model->stack, model->logits, &model->logits_part));
-    model->staging = calloc((size_t)(model->token_rows.n_rows + model->logits_part.n_rows + 1), sizeof(int32_t));
-    return qdr_agree(qdr_grid_context(grid), model->staging ? QDR_OK : QDR_ERR_MEMORY);
+    return qdr_stack_edge_owned(model->stack, model->logits, &model->logits_part);
 }
 
 void gpt_destroy(gpt *model)
 {
     qdr_stack_destroy(&model->stack);
-    free(model->staging);
     *model = (gpt){0};
 }
 
@@ -66,32 +64,11 @@ qdr_status gpt_init(gpt *model, uint64_t seed, double stddev)
     return QDR_OK;
 }
 
-/* The bytes `ahead` places after each of these rows, or `missing`. */
-static void read_rows(const gpt *model, qdr_range rows, const uint8_t *text, const int64_t *starts, int ahead,
-                      int32_t missing, int32_t *column)
-{
-    const int64_t context = model->config.context;
-    for (int64_t row = rows.begin; row < rows.end; row++) {
-        const int64_t start = starts[row / context];
-        column[row - rows.begin] = start < 0 ? missing : text[start + row % context + ahead];
-    }
-}
-
 static qdr_status copy_column(const gpt *model, qdr_edge edge, const int32_t *column, int64_t n_rows)
 {
     void *value;
     TRY(qdr_stack_edge_value(model->stack, edge, &value));
     return qdr_copy(qdr_grid_context(model->grid), value, column, (size_t)n_rows * sizeof *column, NULL);
-}
-
-qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts)
-{
-    int32_t *tokens = model->staging, *targets = tokens + model->token_rows.n_rows;
-    TRY(qdr_stream_synchronize(qdr_context_stream(qdr_grid_context(model->grid)))); /* the last copies have run */
-    read_rows(model, model->token_rows.rows, text, starts, 0, 0, tokens);
-    read_rows(model, model->logits_part.rows, text, starts, 1, -1, targets);
-    TRY(copy_column(model, model->tokens, tokens, model->token_rows.n_rows));
-    return copy_column(model, model->targets, targets, model->logits_part.n_rows);
 }
 
 qdr_status gpt_fill_rows(gpt *model, const qdr_token_rows *rows, int64_t sequence)
@@ -145,20 +122,8 @@ static qdr_status own_logits(gpt *model, int64_t row, float *logits)
 /* The maximum over all ranks: the owners have the number, the others -infinity; copies do not change the result. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits)
 {
-    qdr_context *ctx = qdr_grid_context(model->grid);
-    const size_t bytes = (size_t)model->config.network.vocab * sizeof *logits;
-    void *shared = NULL;
-    qdr_status status = own_logits(model, row, logits);
-    if (status >= 0) status = qdr_mem_alloc(ctx, bytes, &shared);
-    status = qdr_agree(ctx, status);
-    if (status >= 0) status = qdr_copy(ctx, shared, logits, bytes, NULL);
-    for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
-        status = qdr_all_reduce(model->grid, (qdr_axis)axis, QDR_MAX, shared, model->config.network.vocab, QDR_F32,
-                                NULL);
-    if (status >= 0) status = qdr_copy(ctx, logits, shared, bytes, NULL);
-    const qdr_status ended = qdr_stream_synchronize(qdr_context_stream(ctx)); /* a failure leaves work behind */
-    qdr_mem_free(ctx, &shared);
-    return status < 0 ? status : ended;
+    TRY(qdr_agree(qdr_grid_context(model->grid), own_logits(model, row, logits)));
+    return meter_reduce(model->grid, QDR_MAX, logits, model->config.network.vocab, QDR_F32);
 }
 
 int64_t gpt_n_parameters(const gpt *model)

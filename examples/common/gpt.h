@@ -28,7 +28,6 @@ typedef struct gpt {
     qdr_stack *stack;
     qdr_edge tokens, first_keys, logits, targets;
     qdr_owned token_rows, key_rows, logits_part; /* of this rank */
-    int32_t *staging; /* for tokens and targets to be copied to the device */
 } gpt;
 
 /* The GPT-2 that has these layers, hidden, heads, vocab, context and tied; ffn 0: 4·hidden; norm_epsilon 0: 1e-5. */
@@ -39,11 +38,8 @@ void gpt_destroy(gpt *model);
 /* Initial weights from the seed: normally distributed with `stddev`; in products that add to the residual stream, with
  * stddev / sqrt(2·layers). */
 qdr_status gpt_init(gpt *model, uint64_t seed, double stddev);
-/* Sequence i reads context + 1 bytes of `text` from starts[i]; starts[i] < 0: no sequence, and its targets are ignored.
- * Each rank copies the rows that it owns. The bytes are read before the call returns. */
-qdr_status gpt_fill(gpt *model, const uint8_t *text, const int64_t *starts);
-/* The same of rows from a sequence on, which must stay as they are until the stream has run; first_keys: of a model of
- * documents. */
+/* Copies the rows that this rank owns, from a sequence of `rows` on; they must stay as they are until the stream has
+ * run. first_keys: of a model of documents. */
 qdr_status gpt_fill_rows(gpt *model, const qdr_token_rows *rows, int64_t sequence);
 /* The logits of global row `row` after a forward pass, as the loss takes them, on every rank. Collective, blocking. */
 qdr_status gpt_logits_row(gpt *model, int64_t row, float *logits);

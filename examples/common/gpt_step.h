@@ -15,7 +15,7 @@ typedef struct gpt_step {
     qdr_graph *graphs[2][2];
 } gpt_step;
 
-/* Enqueues one micro-batch, whose tokens have been set by gpt_fill(); after the last one also the optimizer's step,
+/* Enqueues one micro-batch, whose tokens gpt_fill_rows() has set; after the last one also the optimizer's step,
  * with the rate that was set. The second and later micro-batches of a kind are recorded: the first one allocates
  * everything. Collective, stream-ordered. */
 qdr_status gpt_step_run(gpt_step *step, int adds, int is_last);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU time and memory of this process, and gathering one number from all ranks. */
+/* CPU time and memory of this process, and numbers of all ranks. */
 #include "meter.h"
 
 #include <errno.h>
@@ -43,22 +43,29 @@ void meter_sleep(double secs)
         ;
 }
 
-qdr_status meter_all(qdr_grid *grid, double value, double *all)
+qdr_status meter_reduce(qdr_grid *grid, qdr_reduce operation, void *numbers, int64_t n, qdr_dtype type)
 {
     qdr_context *ctx = qdr_grid_context(grid);
-    const int n = qdr_context_size(ctx);
+    const size_t bytes = (size_t)n * qdr_dtype_bytes(type);
     void *shared = NULL;
-    qdr_status status = qdr_agree(ctx, qdr_mem_alloc(ctx, (size_t)n * sizeof *all, &shared));
-    memset(all, 0, (size_t)n * sizeof *all);
-    all[qdr_context_rank(ctx)] = value;
-    if (status >= 0) status = qdr_copy(ctx, shared, all, (size_t)n * sizeof *all, NULL);
+    qdr_status status = qdr_agree(ctx, qdr_mem_alloc(ctx, bytes, &shared));
+    if (status >= 0) status = qdr_copy(ctx, shared, numbers, bytes, NULL);
     for (int axis = 0; status >= 0 && axis < QDR_N_AXES; axis++)
-        status = qdr_all_reduce(grid, (qdr_axis)axis, QDR_SUM, shared, n, QDR_F64, NULL);
-    if (status >= 0) status = qdr_copy(ctx, all, shared, (size_t)n * sizeof *all, NULL);
+        status = qdr_all_reduce(grid, (qdr_axis)axis, operation, shared, n, type, NULL);
+    if (status >= 0) status = qdr_copy(ctx, numbers, shared, bytes, NULL);
     /* Also after a failure, since what was enqueued before it still uses the memory. */
     const qdr_status ended = qdr_stream_synchronize(qdr_context_stream(ctx));
     qdr_mem_free(ctx, &shared);
     return status < 0 ? status : ended;
+}
+
+qdr_status meter_all(qdr_grid *grid, double value, double *all)
+{
+    const qdr_context *ctx = qdr_grid_context(grid);
+    const int n = qdr_context_size(ctx);
+    memset(all, 0, (size_t)n * sizeof *all);
+    all[qdr_context_rank(ctx)] = value;
+    return meter_reduce(grid, QDR_SUM, all, n, QDR_F64);
 }
 
 qdr_status meter_over_ranks(qdr_grid *grid, double value, double *sum, double *most)

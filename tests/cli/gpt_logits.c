@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../examples/common/gpt.h"
 #include "../../examples/common/program.h"
+#include "../support/gpt_fill.h"
 
 enum { MOST_TOKENS = 4096 };
 

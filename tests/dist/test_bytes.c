@@ -6,7 +6,7 @@
 #include <quadrille/coll.h>
 #include <quadrille/machine.h>
 
-#include "../../examples/common/gpt.h"
+#include "../support/gpt_fill.h"
 #include "context/context.h"
 #include "dist.h"
 #include "linear/internal.h"

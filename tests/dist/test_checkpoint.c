@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../examples/common/gpt.h"
+#include "../support/gpt_fill.h"
 #include "dist.h"
 #include "folder.h"
 #include "optim/optim.h"

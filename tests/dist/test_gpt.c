@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../examples/common/gpt.h"
 #include "../narrow.h"
 #include "../reference/network_serial.h"
+#include "../support/gpt_fill.h"
 #include "common/boot.h"
 #include "common/options.h"
 

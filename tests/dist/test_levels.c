@@ -5,7 +5,7 @@
  * memory equal closed forms; optimizers of the caller's own, layers run alone, gradients added to complete ones. */
 #include <quadrille/coll.h>
 
-#include "../../examples/common/gpt.h"
+#include "../support/gpt_fill.h"
 #include "dist.h"
 #include "narrow.h"
 #include "reference/layer_cost.h"

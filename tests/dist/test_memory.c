@@ -13,7 +13,7 @@
 
 #include <quadrille/quadrille.h>
 
-#include "../../examples/common/gpt.h"
+#include "../support/gpt_fill.h"
 #include "count.h"
 #include "sizes.h"
 

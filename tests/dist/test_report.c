@@ -2,7 +2,7 @@
 /* Reports of stacks: every kind of task occurs as often as in the lists, numbers are numbers, and measuring changes no
  * result. The only assertion about times is that there are some. */
 
-#include "../../examples/common/gpt.h"
+#include "../support/gpt_fill.h"
 #include "dist.h"
 
 enum { CONTEXT = 8, MAX_ROWS = 64 };

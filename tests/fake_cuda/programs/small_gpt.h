@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../../examples/common/gpt.h"
 #include "../../../examples/common/program.h"
+#include "../../support/gpt_fill.h"
 
 enum { SMALL_CONTEXT = 8, SMALL_VOCAB = 31, SMALL_TEXT_BYTES = 1024, SMALL_SEQUENCES_MAX = 4 };
 
