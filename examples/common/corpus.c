@@ -166,10 +166,11 @@ static qdr_status open_text(const char *file, const qdr_tokens_opts *opts, corpu
     return qdr_tokens_open(&source, 1, opts, &text->tokens);
 }
 
+static int is_idx(const settings *set) { return set->documents && strcmp(set->documents, "idx") == 0; }
+
 static qdr_status open_on_root(const settings *set, corpus *text, char sentence[PROBLEM_BYTES])
 {
     const int is_own = set->eval && strcmp(set->eval, "val") != 0; /* a text of its own */
-    const int is_idx = set->documents && strcmp(set->documents, "idx") == 0;
     const qdr_tokens_opts opts = {QDR_INIT(qdr_tokens_opts),
                                   .context = set->how.context,
                                   .seed = set->seed,
@@ -177,11 +178,11 @@ static qdr_status open_on_root(const settings *set, corpus *text, char sentence[
                                   .format = set->tokens || set->data ? (qdr_token_format)set->tokens
                                                                      : QDR_TOKENS_OR_TEXT,
                                   .documents = !set->documents ? QDR_DOCUMENTS_NONE
-                                               : is_idx        ? QDR_DOCUMENTS_INDEX
+                                               : is_idx(set)   ? QDR_DOCUMENTS_INDEX
                                                                : QDR_DOCUMENTS_TOKEN,
-                                  .document_token = set->documents ? atoll(set->documents) : 0,
+                                  .document_token = text->document_token,
                                   .only_validation = is_own};
-    if (set->documents && !is_idx && (!*set->documents || set->documents[strspn(set->documents, "0123456789")]))
+    if (set->documents && !is_idx(set) && (!*set->documents || set->documents[strspn(set->documents, "0123456789")]))
         return REFUSE(sentence, "--documents %.80s: give the number of the token that ends a document, or idx",
                       set->documents);
     if (set->data && has_gap(set->data))
@@ -214,6 +215,7 @@ qdr_status corpus_open(qdr_context *ctx, const settings *set, corpus *text, char
     *text = (corpus){.ctx = ctx,
                      .context = set->how.context,
                      .has_documents = set->documents != NULL,
+                     .document_token = set->documents && !is_idx(set) ? atoll(set->documents) : -1,
                      .info = {QDR_INIT(qdr_tokens_info)},
                      .crc = UINT32_MAX};
     if (qdr_context_rank(ctx) == 0) {

@@ -21,6 +21,7 @@ typedef struct corpus {
                      documents; if it was needed */
     int64_t context;
     int has_documents;
+    int64_t document_token; /* after which a document ends; -1: none */
     qdr_token_rows rows; /* of the sequences that were taken last */
     double waited_secs; /* of rank 0 for reading those of training */
     double sent_secs; /* for sending those of training; of other ranks also for what rank 0 waited */

@@ -44,14 +44,12 @@ static void show(const training *run, sample_text *text, int32_t token)
 }
 
 /* Rows do not see documents before their own. */
-static void set_first_keys(const settings *set, const qdr_token_rows *rows)
+static void set_first_keys(const corpus *text, const qdr_token_rows *rows)
 {
-    if (!set->documents || strcmp(set->documents, "idx") == 0) return; /* no token ends a document */
-    const long long end = atoll(set->documents);
     int32_t first = 0;
-    for (int64_t row = 0; row < set->how.context; row++) {
+    for (int64_t row = 0; row < text->context; row++) {
         rows->first_keys[row] = first;
-        if (rows->tokens[row] == end) first = (int32_t)row + 1;
+        if (rows->tokens[row] == text->document_token) first = (int32_t)row + 1;
     }
 }
 
@@ -71,7 +69,7 @@ static qdr_status write_tokens(training *run, qdr_token_rows rows, float *logits
     for (int64_t i = 0; i < set->n_sample; i++) {
         if ((status = training_look(run)) < 0 || run->stops) break;
         if ((status = program_any(run->ctx, run->talks && ferror(stdout), &has_left)) < 0 || has_left) break;
-        set_first_keys(set, &rows);
+        set_first_keys(&run->text, &rows);
         if ((status = gpt_fill_rows(&run->model, &rows, 0)) < 0 || (status = qdr_stack_forward(run->model.stack)) < 0 ||
             (status = gpt_logits_row(&run->model, seen - 1, logits)) < 0)
             break;
