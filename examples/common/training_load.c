@@ -47,17 +47,18 @@ static qdr_status take_position(training *run)
 {
     static const saved_range positions = {0, 1e15, 1, "use --load for its parameters alone"};
     const saved_run *saved = &run->saved;
-    double step = -1, sequences = -1, bytes = -1;
+    double step = -1, sequences = -1, n_tokens = -1;
     char crc[16] = "";
     TRY(saved_run_number(saved, "step", &positions, &step, run->sentence));
     TRY(saved_run_number(saved, "sequences", &positions, &sequences, run->sentence));
-    TRY(saved_run_number(saved, "text_bytes", &positions, &bytes, run->sentence));
+    TRY(saved_run_number(saved, "text_bytes", &positions, &n_tokens, run->sentence)); /* its older name */
+    TRY(saved_run_number(saved, "n_tokens", &positions, &n_tokens, run->sentence));
     TRY(saved_run_word(saved, "text_crc32", crc, sizeof crc, run->sentence));
-    if (step < 0 || sequences < 0 || bytes < 0 || !*crc)
+    if (step < 0 || sequences < 0 || n_tokens < 0 || !*crc)
         return REFUSE(run->sentence,
                       "--resume %.300s: the file does not say how far its run was; use --load for its parameters alone",
                       run->set->resume);
-    TRY(compare_data(run, (int64_t)step, bytes, crc));
+    TRY(compare_data(run, (int64_t)step, n_tokens, crc));
     if (run->set->n_steps > 0 && run->set->n_steps < (int64_t)step)
         return REFUSE(run->sentence,
                       "--resume %.300s: it has %.0f steps already, more than --steps %lld; give a larger --steps to "

@@ -35,7 +35,7 @@ json_t *training_note(const training *run, int64_t n_steps)
     const settings *set = run->set;
     json_t *note = json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s, s:s, s:o}", "program", "train", "step",
                              (json_int_t)n_steps, "sequences", (json_int_t)training_sequences(run, n_steps), "text",
-                             set->data ? set->data : run->text.name, "tokens", training_tokens(run), "text_bytes",
+                             set->data ? set->data : run->text.name, "tokens", training_tokens(run), "n_tokens",
                              (json_int_t)run->text.info.n_tokens, "text_crc32", crc, NOTE_NETWORK,
                              set->network.architecture, NOTE_CONFIG, describe_network(run));
     json_t *more = settings_note(set);

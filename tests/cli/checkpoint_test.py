@@ -175,7 +175,8 @@ class Notes(Case):
         _, header, data = header_of(path)
         contents = json.loads(header)
         metadata = contents["__metadata__"]
-        del metadata["crc32"], metadata["header_crc32"]
+        for key in "crc32", "header_crc32":
+            metadata.pop(key, None)
         metadata["note"] = text or json.dumps(members | json.loads(metadata["note"]) | members)
         header = json.dumps(contents).encode()
         self.write(path, struct.pack("<Q", len(header)) + header + data)
@@ -222,6 +223,19 @@ class Notes(Case):
         self.rewrite(file, about={"step": 1, "heads": 2})
         rest, _ = self.train("1x1x1x1", "--resume", file, "--sample", "0")
         self.assertEqual(rest, {step: whole[step] for step in (3, 4)})
+
+    def test_a_note_of_an_older_release(self):
+        """Its number of tokens has another name, by which other data are known, too."""
+        file = self.path("a")
+        whole, _ = self.train("1x1x1x1", *TINY, "--steps", "4")
+        self.train("1x1x1x1", *TINY, "--steps", "4", "--save", file, "--stop-after", "2")
+        note = self.note_of(file)
+        n_tokens = note.pop("n_tokens")
+        for n, warns in (n_tokens, False), (n_tokens - 1, True):
+            self.rewrite(file, json.dumps({**note, "text_bytes": n}))
+            rest, said = self.train("1x1x1x1", "--resume", file, "--sample", "0")
+            self.assertEqual(f"the run read text.txt ({n} tokens, " in said, warns, said)
+            self.assertEqual(rest, {step: whole[step] for step in (3, 4)})
 
     def test_numbers_have_all_their_digits(self):
         """No more than they need."""
@@ -486,7 +500,7 @@ class Bytes(Case):
         optimizer = json.loads(metadata["optimizer"])
         self.assertEqual((optimizer["steps_begun"], optimizer["steps_taken"], optimizer["beta2"]), (3, 3, 0.99))
         note = json.loads(metadata["note"])
-        self.assertEqual((note["step"], note["sequences"], note["text_bytes"]), (3, 18, os.path.getsize(self.text)))
+        self.assertEqual((note["step"], note["sequences"], note["n_tokens"]), (3, 18, os.path.getsize(self.text)))
         self.assertEqual(note["text_crc32"], f"{zlib.crc32(self.read_bytes(self.text)):08x}")
 
     def test_the_package_of_hugging_face(self):

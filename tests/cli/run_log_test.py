@@ -38,7 +38,7 @@ class Logs(Case):
                     "heads": 3, "context": CONTEXT, "batch": BATCH, "steps": 3, "seed": 9, "dtype": "f64",
                     "layout": "scattered", "continues_after": 0, "codec": "none", "text": "text.txt",
                     "sequences_per_forward": BATCH,
-                    "text_bytes": os.path.getsize(self.text)}
+                    "n_tokens": os.path.getsize(self.text)}
         self.assertEqual({key: about[key] for key in expected}, expected)
         self.assertRegex(about["version"], r"^\d+\.\d+\.\d+")
         age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(
