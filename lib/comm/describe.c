@@ -48,7 +48,8 @@ int qdri_comm_name_missing(const qdri_comm *comm, int (*is_missing)(const void *
     return n;
 }
 
-void qdri_call_describe(const qdri_call *call, const char *op, char text[QDRI_CALL_BYTES])
+/* "all-reduce (max) of 48 f32 as int8" */
+static void describe_call(const qdri_call *call, const char *op, char text[QDRI_CALL_BYTES])
 {
     snprintf(text, QDRI_CALL_BYTES, "%s%s of %" PRId64 " %s%s%s", qdr_coll_kind_name(call->kind), op, call->total,
              qdr_dtype_name(call->dtype), call->codec[0] ? " as " : "", call->codec);
@@ -61,7 +62,7 @@ void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYT
     const char *name = qdr_coll_kind_name(coll->kind), *type = qdr_dtype_name(coll->dtype);
     const qdri_call call = qdri_coll_compared(coll, size).called;
     if (coll->stage_of || qdri_coll_total(coll, size) >= 0)
-        qdri_call_describe(&call, qdri_coll_reduces(coll) && !coll->stage_of ? ops[coll->op] : "", text);
+        describe_call(&call, qdri_coll_reduces(coll) && !coll->stage_of ? ops[coll->op] : "", text);
     else if (coll->kind == QDR_ALL_TO_ALL)
         snprintf(text, QDRI_CALL_BYTES, "%s of %s", name, type);
     else
@@ -93,8 +94,8 @@ qdr_status qdri_coll_compare(const qdri_comm *comm, const qdri_compared *a, int 
         a->op == b->op && a->peer == b->peer)
         return QDR_OK;
     const qdri_call *call = is_same_call ? &a->own : &a->called, *other_call = is_same_call ? &b->own : &b->called;
-    qdri_call_describe(call, "", first);
-    qdri_call_describe(other_call, "", other);
+    describe_call(call, "", first);
+    describe_call(other_call, "", other);
     const int only_parts = !is_same_call && strcmp(first, other) == 0;
     return QDR_FAIL(QDR_ERR_ARGUMENT, "comm: rank 0 calls %s, rank %d calls %s%s; all ranks must call the same%s",
                     first, j, other, only_parts ? " in other parts" : "",

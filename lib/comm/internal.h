@@ -108,8 +108,6 @@ QDR_NODISCARD qdr_status qdri_comm_exchange(qdri_comm *comm, qdri_verdict *verdi
 /* describe.c */
 void qdri_comm_name_member(const qdri_comm *comm, int member, char *text, size_t capacity);
 const char *qdri_comm_name(const qdri_comm *comm); /* never NULL */
-/* "all-reduce (max) of 48 f32 as int8" */
-void qdri_call_describe(const qdri_call *call, const char *op, char text[QDRI_CALL_BYTES]);
 /* "all-reduce of 48 f32 for fc1" */
 void qdri_coll_describe(const qdri_coll *coll, int size, char text[QDRI_CALL_BYTES]);
 /* Lists the members for which is_missing() is not 0: "a, b and 3 more". @return how many */

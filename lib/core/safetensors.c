@@ -40,7 +40,8 @@ int qdri_tensor_bits(const char *type)
     return found ? found->bits : 0;
 }
 
-const char *qdri_tensor_type(qdr_dtype dtype)
+/* NULL: there is none. */
+static const char *name_of(qdr_dtype dtype)
 {
     for (int i = 0; i < N_TYPES; i++)
         if (types[i].dtype == (int)dtype && types[i].dtype >= 0) return types[i].name;
@@ -58,7 +59,8 @@ static shown_name shown(const char *text)
     return name;
 }
 
-qdr_status qdri_tensor_measure(const char *who, qdr_tensor *tensor)
+/* Element number and bytes from type and shape. */
+static qdr_status measure(const char *who, qdr_tensor *tensor)
 {
     const struct type *type = type_of(tensor->type);
     const shown_name name = shown(tensor->name);
@@ -118,7 +120,7 @@ static qdr_status parse_tensor(const qdri_json_node *root, const char *name, con
     QDR_TRY(qdri_json_list(qdri_json_get(&object, "data_offsets"), &offsets, &n));
     QDR_TRY(qdri_json_count(qdri_json_at(&offsets, 0), &tensor->begin));
     QDR_TRY(qdri_json_count(qdri_json_at(&offsets, 1), &end));
-    QDR_TRY(qdri_tensor_measure(path, tensor));
+    QDR_TRY(measure(path, tensor));
     if (n == 2 && end - tensor->begin == tensor->bytes) return QDR_OK;
     return QDR_FAIL(QDR_ERR_ARGUMENT,
                     "%s: tensor %s lies at bytes %" PRId64 " to %" PRId64 ", but its shape needs %" PRId64 " bytes",
@@ -276,11 +278,11 @@ qdr_status qdri_tensors_place(const char *who, qdr_tensor *tensors, int n)
         if (tensor->n_dims < 0 || tensor->n_dims > QDR_TENSOR_MAX_DIMS)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s has %d dimensions; 0 to %d are supported", who,
                             shown(tensor->name).text, tensor->n_dims, QDR_TENSOR_MAX_DIMS);
-        if (!tensor->type) tensor->type = qdri_tensor_type((qdr_dtype)tensor->dtype);
+        if (!tensor->type) tensor->type = name_of((qdr_dtype)tensor->dtype);
         if (!tensor->type)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensor %s has no type, and its dtype %d is none; set one of them",
                             who, shown(tensor->name).text, tensor->dtype);
-        QDR_TRY(qdri_tensor_measure(who, tensor));
+        QDR_TRY(measure(who, tensor));
         tensor->begin = end;
         if (__builtin_add_overflow(end, tensor->bytes, &end))
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: tensors up to %s have more bytes than a file can", who,

@@ -28,11 +28,6 @@ typedef struct qdri_tensors {
 
 /* Bits of an element of a type, "F32"; 0 for an unknown type. */
 int qdri_tensor_bits(const char *type);
-/* The type of a qdr_dtype; NULL: it is none. */
-const char *qdri_tensor_type(qdr_dtype dtype);
-/* Element number and bytes from type and shape. `who` begins the sentence.
- * @retval QDR_ERR_ARGUMENT  an unknown type, a negative extent, a part of a byte, or too many elements to count */
-QDR_NODISCARD qdr_status qdri_tensor_measure(const char *who, qdr_tensor *tensor);
 
 /* Parses a header of n_bytes, without the eight bytes before it. `path` is the file's name in messages.
  * @param file_bytes  of the whole file
@@ -46,7 +41,8 @@ const char *qdri_tensors_next_key(const qdri_tensors *tensors, const char *key);
 void qdri_tensors_free(qdri_tensors **tensors);
 
 /* Sets bytes and places of tensors whose name, type, dtype and shape are set.
- * @retval QDR_ERR_ARGUMENT  as qdri_tensor_measure(), no name, or one that occurs twice */
+ * @retval QDR_ERR_ARGUMENT  an unknown type, a negative extent, a part of a byte, too many elements to count, no name,
+ *                           or one that occurs twice */
 QDR_NODISCARD qdr_status qdri_tensors_place(const char *who, qdr_tensor *tensors, int n);
 /* Prints the header of placed tensors with their checksums, and zeros as its own, padded with blanks so that the
  * elements begin at a multiple of QDRI_SAFETENSORS_ALIGN. Its length does not depend on checksums.

@@ -214,8 +214,6 @@ typedef struct qdri_node_desc {
 QDR_NODISCARD qdr_status qdri_net_add(qdri_net *net, const qdri_node_desc *desc, qdr_edge *edge);
 /* The kind as users are told it, such as "attention". */
 const char *qdri_node_kind_name(const qdri_node_desc *desc);
-/* The inputs that a description states. */
-int qdri_node_n_inputs(const qdri_node_desc *desc);
 /* Adds what ranks compare of a node that the net has added. who: what the facts are about */
 void qdri_node_describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc);
 /* What is added from here on is a segment, until the next call; or belongs to none. */

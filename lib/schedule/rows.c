@@ -41,8 +41,9 @@ qdri_ref qdri_take_rows(qdri_builder *builder, int wanted, int64_t rows, int64_t
     return wanted ? qdri_builder_take(builder, bytes_of(rows, cols, dtype)) : QDRI_NO_REF;
 }
 
-void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m, int64_t n,
-                   int accumulate)
+/* out (+)= a, on the compute stream. */
+static void add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m,
+                     int64_t n, int accumulate)
 {
     qdri_task task = qdri_layer_task(shape, QDRI_TASK_KERNEL, a, QDRI_NO_REF, out);
     if (accumulate)
@@ -103,8 +104,7 @@ void qdri_gather_rows(qdri_builder *builder, const qdri_layer_shape *shape, cons
     int64_t begin, end;
     qdri_split(shape->m, rows->unit, g, rank, &begin, &end);
     const int64_t n_own = end - begin;
-    qdri_add_rows(builder, shape, qdri_rows_ref(whole, begin, end, rows->cols, shape->dtype), part, n_own, rows->cols,
-                  0);
+    add_rows(builder, shape, qdri_rows_ref(whole, begin, end, rows->cols, shape->dtype), part, n_own, rows->cols, 0);
     for (int step = 1; step < g; step++) {
         const int from = member_at(builder, rows, step);
         qdri_split(shape->m, rows->unit, g, from, &begin, &end);
@@ -273,7 +273,7 @@ void qdri_end_summed(qdri_builder *builder, const qdri_layer_shape *shape, const
 {
     if (!summed->active) return;
     if (summed->accumulate)
-        qdri_add_rows(builder, shape, summed->target, summed->sum, summed->local_rows, summed->out.cols, 1);
+        add_rows(builder, shape, summed->target, summed->sum, summed->local_rows, summed->out.cols, 1);
     if (summed->out.scattered) qdri_builder_give(builder, summed->partial);
     qdri_builder_give(builder, summed->parts);
     if (summed->accumulate) qdri_builder_give(builder, summed->sum);

@@ -16,9 +16,6 @@ qdri_task qdri_layer_kernel(const qdri_layer_shape *shape, const qdri_kernel *ke
 qdri_ref qdri_rows_ref(qdri_ref matrix, int64_t begin, int64_t end, int64_t cols, qdr_dtype dtype);
 /* A new value for a matrix if `wanted`, else none. */
 qdri_ref qdri_take_rows(qdri_builder *builder, int wanted, int64_t rows, int64_t cols, qdr_dtype dtype);
-/* out (+)= a, on the compute stream. */
-void qdri_add_rows(qdri_builder *builder, const qdri_layer_shape *shape, qdri_ref out, qdri_ref a, int64_t m, int64_t n,
-                   int accumulate);
 
 /* The rows of a cell: complete on each member of `axis`, or scattered over the members. */
 typedef struct qdri_rows {

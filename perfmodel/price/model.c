@@ -110,7 +110,8 @@ static int have_same_lists(const qdr_plan *a, const qdr_plan *b)
            a->batch_parts == b->batch_parts && a->pipeline == b->pipeline;
 }
 
-qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan)
+/* Of a checked plan, unless those of the last one are the same. */
+static qdr_status make_lists(qdr_model *model, const qdr_plan *plan)
 {
     if (model->listed.x && have_same_lists(&model->listed, plan)) return QDR_OK;
     const double n_layers = qdri_stages_make(&model->machine, &model->network, plan).first;
@@ -140,7 +141,7 @@ qdr_status qdri_model_price(qdr_model *model, const qdr_plan *plan, qdri_pricing
 {
     *stages = qdri_stages_make(&model->machine, &model->network, plan);
     qdri_pricing_make(&model->machine, &model->network, plan, pricing);
-    QDR_TRY(qdri_model_lists(model, plan));
+    QDR_TRY(make_lists(model, plan));
     result->n_micro = model->lists.n_micro;
     for (int i = 0; i < 2; i++) {
         qdri_memory(pricing, &model->network, stages, result->n_micro, result);

@@ -52,7 +52,7 @@ typedef struct qdri_search_result {
 struct qdr_model {
     qdr_machine machine;
     qdr_network network;
-    qdri_lists lists; /* of `listed`, of few layers; set by qdri_model_lists() */
+    qdri_lists lists; /* of `listed`, of few layers */
     qdr_plan listed; /* zeroed: none */
     qdri_lists one_layer; /* of the last plan that was bounded, whose memory is reused */
     qdri_step_work work;
@@ -74,8 +74,6 @@ double qdri_added_bytes(const qdri_pricing *pricing);
 double qdri_saved_elems(const qdri_pricing *pricing, const qdr_network *network, const qdri_stages *stages);
 /* Of AdamW, for each element. */
 double qdri_state_bytes(qdr_dtype dtype);
-/* Builds the lists of a checked plan, unless those of the last one are the same. */
-QDR_NODISCARD qdr_status qdri_model_lists(qdr_model *model, const qdr_plan *plan);
 /* Whether a plan or a search may have so many. */
 enum { QDRI_MOST_THREADS = 65536 };
 QDR_NODISCARD qdr_status qdri_threads_check(const char *who, int64_t threads);

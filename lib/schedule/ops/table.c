@@ -24,14 +24,9 @@ const char *qdri_node_kind_name(const qdri_node_desc *desc)
     return desc->kind == QDRI_NODE_LINEAR && desc->u.linear.tied_to ? "tied head" : ops[desc->kind]->name;
 }
 
-int qdri_node_n_inputs(const qdri_node_desc *desc)
-{
-    return desc->kind == QDRI_NODE_CALLER ? desc->u.caller.n_in : ops[desc->kind]->n_in;
-}
-
 void qdri_node_describe(qdri_facts *facts, const char *who, const qdri_net *net, const qdri_node_desc *desc)
 {
-    const int n_in = qdri_node_n_inputs(desc);
+    const int n_in = desc->kind == QDRI_NODE_CALLER ? desc->u.caller.n_in : ops[desc->kind]->n_in;
     if (ops[desc->kind]->describe) ops[desc->kind]->describe(facts, who, net, desc);
     qdri_facts_add_int(facts, who, "n_in", n_in);
     for (int i = 0; i < n_in; i++)
