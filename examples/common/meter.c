@@ -3,7 +3,6 @@
 #include "meter.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,15 +69,7 @@ qdr_status meter_all(qdr_grid *grid, double value, double *all)
 
 qdr_status meter_over_ranks(qdr_grid *grid, double value, double *sum, double *most)
 {
-    const int n = qdr_context_size(qdr_grid_context(grid));
-    double *all = calloc((size_t)n, sizeof *all);
-    qdr_status status = qdr_agree(qdr_grid_context(grid), all ? QDR_OK : QDR_ERR_MEMORY);
-    *sum = *most = 0;
-    if (status >= 0 && all) status = meter_all(grid, value, all);
-    for (int i = 0; status >= 0 && all && i < n; i++) {
-        *sum += all[i];
-        *most = fmax(*most, all[i]);
-    }
-    free(all);
-    return status;
+    *sum = *most = value;
+    TRY(meter_reduce(grid, QDR_SUM, sum, 1, QDR_F64));
+    return meter_reduce(grid, QDR_MAX, most, 1, QDR_F64);
 }

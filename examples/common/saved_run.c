@@ -97,7 +97,7 @@ int saved_run_is_broken(qdr_context *ctx, const char *path)
     return qdr_broadcast(ctx, 0, &broken, sizeof broken) >= 0 && broken;
 }
 
-void saved_run_name(const char *path, int number, char name[SAVED_PATH_BYTES])
+static void name_save(const char *path, int number, char name[SAVED_PATH_BYTES])
 {
     struct stat info;
     char *behind_links = lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? realpath(path, NULL) : NULL;
@@ -110,7 +110,7 @@ void saved_run_name(const char *path, int number, char name[SAVED_PATH_BYTES])
 int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name[SAVED_PATH_BYTES])
 {
     int is_there = 0;
-    saved_run_name(path, number, name);
+    name_save(path, number, name);
     if (qdr_context_rank(ctx) == 0) is_there = qdr_output_replaces(name);
     return qdr_broadcast(ctx, 0, &is_there, sizeof is_there) >= 0 && is_there;
 }

@@ -28,9 +28,8 @@ void saved_run_free(saved_run *saved);
 /* Whether a file that could not be loaded is itself at fault: rank 0 can open it, but it is no safetensors file, or a
  * checksum differs. If memory or open files are missing, say, it is not. Changes qdr_last_error(). Collective. */
 int saved_run_is_broken(qdr_context *ctx, const char *path);
-/* The file that holds an older save of `path`: number 1, 2 ...; 0: the newest. Follows a link, as saving does. */
-void saved_run_name(const char *path, int number, char name[SAVED_PATH_BYTES]);
-/* The same, and whether there is one. Collective. */
+/* Whether there is an older save of `path`, number 1, 2 ..., or, 0, the newest; and the name of its file. Follows a
+ * link, as saving does. Collective. */
 int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name[SAVED_PATH_BYTES]);
 /* What a number of a note may be, and what helps if it is not. */
 typedef struct saved_range {

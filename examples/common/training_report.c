@@ -29,8 +29,9 @@ static qdr_status report_memory(training *run, size_t peak)
     size_t optimizer;
     TRY(qdr_stack_get_sizes(run->model.stack, &sizes));
     TRY(qdr_adamw_size(run->model.stack, &optimizer));
-    /* After a step, one number of each rank is gathered. */
-    const size_t meter = run->n_steps > run->first_step ? (size_t)qdr_context_size(run->ctx) * 8 : 0;
+    /* Numbers of all ranks are taken together one by one, after --late all at once. */
+    const int n_numbers = run->late_secs > 0 ? qdr_context_size(run->ctx) : 1;
+    const size_t meter = run->n_steps > run->first_step ? sizeof(double) * (size_t)n_numbers : 0;
     const size_t asked = sizes.parameters + sizes.gradients + sizes.feedback + sizes.activations + sizes.workspace +
                          sizes.communication + sizes.device + optimizer + meter;
     if (run->talks)

@@ -85,8 +85,6 @@ typedef struct ckpt_naming {
     int dtype; /* of all parameters that are real; -1: their own */
 } ckpt_naming;
 
-/* 1: a tensor of the optimizer's state. */
-int ckpt_is_state(const char *name);
 /* Finds what is to be written. `plan` has file and path. */
 int ckpt_plan_make(const ckpt_naming *naming, ckpt_plan *plan, failure *why);
 void ckpt_plan_free(ckpt_plan *plan);

@@ -6,7 +6,7 @@
 
 #include "ckpt/convert.h"
 
-int ckpt_is_state(const char *name) { return strncmp(name, "optimizer.", strlen("optimizer.")) == 0; }
+static int is_state(const char *name) { return strncmp(name, "optimizer.", strlen("optimizer.")) == 0; }
 
 static int fail_names(failure *why) { return fail_memory(why, "ckpt convert: out of memory for names"); }
 
@@ -203,7 +203,7 @@ static int add_output(const making *m, int number, char *name, int64_t first_row
     const ckpt_source *source = &plan->sources[number];
     if (!name) return fail_names(why);
     const int is_real = ckpt_is_real(input_of(plan, source->pieces[0]));
-    const int is_converted = m->naming->dtype >= 0 && is_real && (source->rule || !ckpt_is_state(source->name));
+    const int is_converted = m->naming->dtype >= 0 && is_real && (source->rule || !is_state(source->name));
     ckpt_output *output = &plan->outputs[plan->n_outputs++];
     *output = (ckpt_output){.name = name,
                             .source = number,
@@ -277,7 +277,7 @@ static int make_sources(making *m, const char **names, failure *why)
     for (int i = 0; i < qdr_safetensors_count(plan->file); i++) {
         names[n] = input_of(plan, i)->name;
         m->kept[n] = i;
-        if (!from && m->naming->weights_only && ckpt_is_state(names[n]))
+        if (!from && m->naming->weights_only && is_state(names[n]))
             plan->n_dropped++;
         else
             n++;

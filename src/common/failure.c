@@ -69,7 +69,8 @@ int fail_loading(failure *why, qdr_status status)
     return fail(why, status == QDR_ERR_MEMORY ? EXIT_NOTHING_FITS : EXIT_USAGE, "%s", qdr_last_error());
 }
 
-int fail_is_quiet(const char *sentence)
+/* Whether a failure is, or follows from, a pipe that nobody reads. */
+static int is_quiet(const char *sentence)
 {
     char words[64];
     snprintf(words, sizeof words, "could not be written (%s)", strerror(EPIPE));
@@ -79,7 +80,7 @@ int fail_is_quiet(const char *sentence)
 
 int fail_print(const failure *why)
 {
-    if (!fail_is_quiet(why->sentence)) fprintf(stderr, "%s: %s\n", program_name, why->sentence);
+    if (!is_quiet(why->sentence)) fprintf(stderr, "%s: %s\n", program_name, why->sentence);
     return why->code;
 }
 
@@ -116,7 +117,7 @@ void fail_say(int rank, const char *sentence)
     if (rank > 0) snprintf(number, sizeof number, "rank %d: ", rank);
     pthread_mutex_lock(&said_lock);
     const int is_new = !*said_first || (!strstr(sentence, said_first) && !strstr(said_first, sentence));
-    if (is_new && !fail_is_quiet(sentence)) fprintf(stderr, "%s: %s%s\n", program_name, number, sentence);
+    if (is_new && !is_quiet(sentence)) fprintf(stderr, "%s: %s%s\n", program_name, number, sentence);
     if (!*said_first) snprintf(said_first, sizeof said_first, "%s", sentence);
     pthread_mutex_unlock(&said_lock);
 }

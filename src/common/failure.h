@@ -44,8 +44,6 @@ int fail_together(failure *why, qdr_context *ctx);
 extern const char *program_name;
 /* Output went to a pipe whose reader has left, as `head` does: nothing is said of that. */
 extern atomic_int program_lost_reader;
-/* Whether a failure is, or follows from, that one. */
-int fail_is_quiet(const char *sentence);
 /* Prints "quadrille: sentence" to standard error, unless it is quiet. Returns the code. */
 int fail_print(const failure *why);
 /* The same, printed by rank 0 for all ranks; by each rank if ranks are missing, since rank 0 may be one of them; and by
