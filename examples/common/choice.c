@@ -56,24 +56,20 @@ static void complete(choice *made, const choice *other)
     if (!made->n_batch_parts) made->n_batch_parts = other->n_batch_parts;
 }
 
-/* What a stack does instead of what other software does. */
-static int own_recompute(qdr_recompute planned)
-{
-    return (int)(planned == QDR_RECOMPUTE_ATTENTION ? QDR_RECOMPUTE_NONE
-                 : planned == QDR_RECOMPUTE_LAYERS  ? QDR_RECOMPUTE_FULL
-                                                    : planned);
-}
-
 static void take(choice *made, const qdr_plan *plan)
 {
     memcpy(made->order_text, plan->order[0] ? plan->order : "xyzd", 5);
     if (made->serial < 0) made->overlap = plan->overlap;
+    const qdr_recompute own[] = {[QDR_RECOMPUTE_ATTENTION] = QDR_RECOMPUTE_NONE,
+                                 [QDR_RECOMPUTE_FULL] = QDR_RECOMPUTE_FULL,
+                                 [QDR_RECOMPUTE_OPERATIONS] = QDR_RECOMPUTE_OPERATIONS,
+                                 [QDR_RECOMPUTE_LAYERS] = QDR_RECOMPUTE_FULL}; /* of a stack, as in stack.h */
     const choice planned = {.grid = {plan->x, plan->y, plan->z, plan->d},
                             .order = made->order_text,
                             .layout = plan->layout == QDR_SCATTERED,
                             .dtype = (int)plan->dtype,
                             .serial = plan->overlap == QDR_OVERLAP_NONE,
-                            .recompute = own_recompute(plan->recompute),
+                            .recompute = (int)own[plan->recompute],
                             .context = plan->sequence,
                             .batch = plan->batch,
                             .micro_batch = plan->micro_batch,

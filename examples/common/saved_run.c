@@ -97,20 +97,15 @@ int saved_run_is_broken(qdr_context *ctx, const char *path)
     return qdr_broadcast(ctx, 0, &broken, sizeof broken) >= 0 && broken;
 }
 
-static void name_save(const char *path, int number, char name[SAVED_PATH_BYTES])
+int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name[SAVED_PATH_BYTES])
 {
     struct stat info;
     char *behind_links = lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? realpath(path, NULL) : NULL;
     char ending[16] = "";
+    int is_there = 0;
     if (number) snprintf(ending, sizeof ending, ".%d", number);
     snprintf(name, SAVED_PATH_BYTES, "%s%s", behind_links && number ? behind_links : path, ending);
     free(behind_links);
-}
-
-int saved_run_is_there(qdr_context *ctx, const char *path, int number, char name[SAVED_PATH_BYTES])
-{
-    int is_there = 0;
-    name_save(path, number, name);
     if (qdr_context_rank(ctx) == 0) is_there = qdr_output_replaces(name);
     return qdr_broadcast(ctx, 0, &is_there, sizeof is_there) >= 0 && is_there;
 }

@@ -119,10 +119,10 @@ qdr_status qdr_plan_store(const qdr_stored_plan *stored, const char *path)
 
 /* ---- reading ---- */
 
-static qdr_status read_int(const qdri_json_node *root, const char *key, int *value)
+static qdr_status read_int(const qdri_json_node *root, const char *key, int most, int *value)
 {
     int64_t wide;
-    QDR_TRY(qdri_json_int_or(qdri_json_get(root, key), 0, INT32_MAX, 0, &wide));
+    QDR_TRY(qdri_json_int_or(qdri_json_get(root, key), 0, most, 0, &wide));
     *value = (int)wide;
     return QDR_OK;
 }
@@ -218,7 +218,6 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     const qdri_json_node order = qdri_json_get(root, "order"), codecs = qdri_json_get(root, "codecs"),
                          old = qdri_json_get(root, "axis_bytes_ratio");
     int layout, recompute;
-    int64_t overlap;
     const char *order_name, *type_name;
     QDR_TRY(qdri_json_string_or(order, 0, QDRI_USUAL_ORDER, &order_name));
     if (!qdri_is_order(order_name))
@@ -235,14 +234,13 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     QDR_TRY(qdri_json_int(qdri_json_get(root, "batch"), 1, INT64_MAX, &plan->batch));
     QDR_TRY(read_long(root, "micro_batch", &plan->micro_batch));
     QDR_TRY(read_long(root, "sequence", &plan->sequence));
-    QDR_TRY(read_int(root, "gradient_parts", &plan->gradient_parts));
-    QDR_TRY(read_int(root, "optimizer_parts", &plan->optimizer_parts));
-    QDR_TRY(read_int(root, "panels", &plan->panels));
-    QDR_TRY(read_int(root, "batch_parts", &plan->batch_parts));
-    QDR_TRY(qdri_json_int_or(qdri_json_get(root, "overlap"), 0, QDR_OVERLAP_ALL | QDR_OVERLAP_NONE, 0, &overlap));
-    plan->overlap = (int)overlap;
-    QDR_TRY(read_int(root, "pipeline", &plan->pipeline));
-    QDR_TRY(read_int(root, "interleave", &plan->interleave));
+    QDR_TRY(read_int(root, "gradient_parts", INT32_MAX, &plan->gradient_parts));
+    QDR_TRY(read_int(root, "optimizer_parts", INT32_MAX, &plan->optimizer_parts));
+    QDR_TRY(read_int(root, "panels", INT32_MAX, &plan->panels));
+    QDR_TRY(read_int(root, "batch_parts", INT32_MAX, &plan->batch_parts));
+    QDR_TRY(read_int(root, "overlap", QDR_OVERLAP_ALL | QDR_OVERLAP_NONE, &plan->overlap));
+    QDR_TRY(read_int(root, "pipeline", INT32_MAX, &plan->pipeline));
+    QDR_TRY(read_int(root, "interleave", INT32_MAX, &plan->interleave));
     QDR_TRY(qdri_json_int_or(qdri_json_get(root, "threads"), 1, QDRI_MOST_THREADS, 0, &plan->threads));
     if (qdri_json_has(old))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: plans have codecs instead, such as \"codecs\": \"hybrid\"; plan again",
