@@ -140,6 +140,27 @@ TEST(products_of_several_panels)
     }
 }
 
+/* Whole blocks of AMX, and one or a few numbers more or less: oneDNN 2.6 has an illegal instruction among them. */
+TEST(products_beside_whole_blocks)
+{
+    static const int64_t steps[] = {30, 31, 32, 33, 62, 63, 64, 65, 95, 127, 1886, 1887, 1888};
+    for (int i = 0; i < 13; i++)
+        for (int pair = FIRST_NARROW; pair < FIRST_NARROW + 2; pair++)
+            for (int trans = 0; trans < 4; trans++) {
+                const gemm_case t = {130,
+                                     21,
+                                     steps[i],
+                                     trans & 1,
+                                     trans >> 1,
+                                     1.0,
+                                     trans == 3,
+                                     type_pairs[pair].dtype,
+                                     type_pairs[pair].c_dtype,
+                                     0};
+                run_case(&t);
+            }
+}
+
 /* NaN and Inf of the inputs are not hidden; k = 0 scales C. */
 TEST(products_hide_nothing)
 {
