@@ -169,6 +169,24 @@ typedef struct qdr_machine {
     qdr_machine_software software;
 } qdr_machine;
 
+/** How well a software uses a machine: factors of numbers in the machine's file, which are those of its maker and of
+ * programs that measure one thing. */
+typedef struct qdr_software_factors {
+    double products; /**< of what large products reach (`most`), in all types; at most the peak comes out */
+    double attention; /**< of attention_efficiency; 0: attention is not fused */
+    double kernels; /**< of memory_efficiency; at most 1 comes out */
+    double links; /**< of what ranks, adapters and switches send */
+    double room[QDR_MACHINE_ROOM];
+} qdr_software_factors;
+
+/** What a framework, or a release of it, does on every machine. */
+typedef struct qdr_software {
+    size_t size; /**< QDR_INIT(qdr_software) */
+    char name[QDR_MAX_NAME];
+    qdr_software_factors factors;
+    qdr_machine_software costs; /**< of a machine that runs it */
+} qdr_software;
+
 /** Loads a machine by path or by name. An argument that contains a slash, ends in ".json" or is "-" is a path;
  * everything else is a name from qdr_machine_list(): machines/NAME.json in a folder of QDR_DATA_PATH or of the
  * installed data. "here" is what `quadrille calibrate` left for this host, hosts/HOST.json in the folder quadrille of
@@ -214,6 +232,20 @@ QDR_API QDR_NODISCARD qdr_status qdr_machine_get(const qdr_machine *machine, con
 QDR_API QDR_NODISCARD qdr_status qdr_machine_set(qdr_machine *machine, const char *key, double value);
 /** Calls `each` with the keys of all numbers of the machine, in the order of a file. */
 QDR_API void qdr_machine_keys(const qdr_machine *machine, qdr_name_fn each, void *user);
+
+/** The same as qdr_machine_load() for a software: a path, or a name in a folder software/ of the data. A file may be
+ * `based_on` another. What it leaves out is neutral: factors of 1, costs of 0.
+ *  @param[out] software  all zero after an error
+ *  @retval               as qdr_machine_load() */
+QDR_API QDR_NODISCARD qdr_status qdr_software_load(const char *name_or_path, qdr_software *software);
+QDR_API QDR_NODISCARD qdr_status qdr_software_parse(const char *text, size_t bytes, const char *name,
+                                                    qdr_software *software);
+/** As qdr_machine_find(), by the names and aliases of the files of software. */
+QDR_API QDR_NODISCARD qdr_status qdr_software_find(const char *text, qdr_software *software);
+QDR_API QDR_NODISCARD qdr_status qdr_software_list(qdr_name_fn each, void *user);
+/** Makes a machine one that runs this software: multiplies by its factors, and replaces the costs.
+ *  @retval QDR_ERR_ARGUMENT  NULL, or a factor that is negative, infinite or no number; nothing changed */
+QDR_API QDR_NODISCARD qdr_status qdr_machine_set_software(qdr_machine *machine, const qdr_software *software);
 
 #ifdef __cplusplus
 }

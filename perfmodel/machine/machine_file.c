@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machine files: reading, checking, and writing with the shortest digits that give the same number when read. */
+/* Files of machines and of software: reading, checking, and writing with the shortest digits that give the same number
+ * when read. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,10 +69,9 @@ static qdr_status read_name(const qdri_json_node *object, const char *key, char 
 }
 
 /* A list replaces that of the base. */
-static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which, qdr_machine *machine)
+static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list *which, char *at)
 {
     const qdri_json_node node = qdri_json_get(root, which->key);
-    char *at = (char *)machine;
     qdri_json_node list;
     size_t n = 0;
     if (!qdri_json_has(node)) return QDR_OK;
@@ -93,25 +93,25 @@ static qdr_status read_list(const qdri_json_node *root, const qdri_machine_list 
     return QDR_OK;
 }
 
-static qdr_status read_sections(const qdri_json_node *root, qdr_machine *machine)
+static qdr_status read_sections(const qdri_json_node *root, const qdri_file_kind *kind, char *at)
 {
-    QDR_TRY(read_name(root, "name", machine->name));
-    QDR_TRY(read_name(root, "device", machine->device));
-    for (const qdri_machine_section *section = qdri_machine_sections; section->fields; section++) {
+    QDR_TRY(read_name(root, "name", at + kind->name));
+    if (kind->device) QDR_TRY(read_name(root, "device", at + kind->device));
+    for (const qdri_machine_section *section = kind->sections; section->fields; section++) {
         qdri_json_node object = *root;
         if (section->key) {
             const qdri_json_node node = qdri_json_get(root, section->key);
             if (!qdri_json_has(node)) continue;
             QDR_TRY(qdri_json_object(node, &object));
         }
-        QDR_TRY(read_fields(&object, section->fields, (char *)machine + section->offset));
+        QDR_TRY(read_fields(&object, section->fields, at + section->offset));
         /* A type of products that occurs in a file must have a peak, there or in the base. */
         const qdri_json_node peak = qdri_json_get(&object, "peak_TFLOPS");
-        if (qdri_machine_lacks(machine, section) && !qdri_json_has(peak))
+        if (qdri_machine_lacks(at, section) && !qdri_json_has(peak))
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; a peak is needed, or 0 for none",
                             qdri_json_where(peak).text);
     }
-    for (const qdri_machine_list *list = qdri_machine_lists; list->key; list++) QDR_TRY(read_list(root, list, machine));
+    for (const qdri_machine_list *list = kind->lists; list->key; list++) QDR_TRY(read_list(root, list, at));
     return QDR_OK;
 }
 
@@ -125,9 +125,9 @@ static void set_neutral(qdr_machine *machine)
     machine->collectives.protocols[0] = (qdr_machine_protocol){.step_factor = 1, .rate_factor = 1};
 }
 
-static qdr_status load(const char *name_or_path, int depth, qdr_machine *machine);
+static qdr_status load(const qdri_file_kind *kind, const char *name_or_path, int depth, void *item);
 
-static qdr_status read_document(const qdri_json *document, int depth, qdr_machine *machine)
+static qdr_status read_document(const qdri_json *document, const qdri_file_kind *kind, int depth, void *item)
 {
     qdri_json_node root;
     const char *base = NULL;
@@ -137,19 +137,43 @@ static qdr_status read_document(const qdri_json *document, int depth, qdr_machin
     if (base && depth == MOST_BASES)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: more than %d files are based on one another; do they form a cycle?",
                         qdri_json_where(based_on).text, MOST_BASES);
-    if (base) QDR_TRY(load(base, depth + 1, machine));
-    return read_sections(&root, machine);
+    if (base) QDR_TRY(load(kind, base, depth + 1, item));
+    return read_sections(&root, kind, item);
 }
 
-static qdr_status load(const char *name_or_path, int depth, qdr_machine *machine)
+static qdr_status load(const qdri_file_kind *kind, const char *name_or_path, int depth, void *item)
 {
     char path[QDRI_DATA_PATH_BYTES];
     qdri_json *document = NULL;
-    QDR_TRY(qdri_data_resolve("machine", "machine", "machines", name_or_path, qdri_machine_prefer, path));
+    QDR_TRY(qdri_data_resolve(kind->noun, kind->noun, kind->folder, name_or_path, kind->prefer, path));
     QDR_TRY(qdri_json_load(path, &document));
-    const qdr_status status = read_document(document, depth, machine);
+    const qdr_status status = read_document(document, kind, depth, item);
     qdri_json_free(&document);
     return status;
+}
+
+qdr_status qdri_file_load(const qdri_file_kind *kind, const char *name_or_path, void *item)
+{
+    return load(kind, name_or_path, 0, item);
+}
+
+qdr_status qdri_file_parse(const qdri_file_kind *kind, const char *text, size_t bytes, const char *name, void *item)
+{
+    qdri_json *document = NULL;
+    qdr_status status = qdri_json_parse(text, bytes, name, &document);
+    if (status == QDR_OK) status = read_document(document, kind, 0, item);
+    qdri_json_free(&document);
+    return status;
+}
+
+qdr_status qdri_file_list(const qdri_file_kind *kind, qdr_name_fn each, void *user)
+{
+    qdri_data_names names = {0};
+    if (!each) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the function to call is NULL", kind->noun);
+    QDR_TRY(qdri_data_list(kind->folder, &names));
+    for (int i = 0; i < names.n; i++) each(names.names[i], user);
+    qdri_data_names_free(&names);
+    return QDR_OK;
 }
 
 int qdri_machine_prefer(const char *name, const char **list, int n)
@@ -211,7 +235,7 @@ qdr_status qdr_machine_check(const qdr_machine *given, const char *name)
     if (!(machine->f32.peak_flops > 0) && !(machine->bf16.peak_flops > 0))
         return missing(name, "bf16.peak_TFLOPS", "a peak of bf16 or f32");
     if (machine->n_links < 1) return missing(name, "links", "a list of at least one level");
-    QDR_TRY(qdri_machine_check_numbers(machine, name));
+    QDR_TRY(qdri_check_numbers(&qdri_machine_kind, machine, name));
     for (int l = 0; l < machine->n_links; l++) QDR_TRY(check_link(machine, l, name));
     return QDR_OK;
 }
@@ -305,28 +329,16 @@ qdr_status qdr_machine_load(const char *name_or_path, qdr_machine *machine)
     QDR_TRY(QDRI_CLEAR(qdr_machine, machine));
     if (!name_or_path) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name is NULL");
     set_neutral(&own);
-    return finish(load(name_or_path, 0, &own), name_or_path, &own, machine);
+    return finish(qdri_file_load(&qdri_machine_kind, name_or_path, &own), name_or_path, &own, machine);
 }
 
 qdr_status qdr_machine_parse(const char *text, size_t bytes, const char *name, qdr_machine *machine)
 {
     qdr_machine own;
-    qdri_json *document = NULL;
     QDR_TRY(QDRI_CLEAR(qdr_machine, machine));
     if (!text || !name) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the text or its name is NULL");
     set_neutral(&own);
-    qdr_status status = qdri_json_parse(text, bytes, name, &document);
-    if (status == QDR_OK) status = read_document(document, 0, &own);
-    qdri_json_free(&document);
-    return finish(status, name, &own, machine);
+    return finish(qdri_file_parse(&qdri_machine_kind, text, bytes, name, &own), name, &own, machine);
 }
 
-qdr_status qdr_machine_list(qdr_name_fn each, void *user)
-{
-    qdri_data_names names = {0};
-    if (!each) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the function to call is NULL");
-    QDR_TRY(qdri_data_list("machines", &names));
-    for (int i = 0; i < names.n; i++) each(names.names[i], user);
-    qdri_data_names_free(&names);
-    return QDR_OK;
-}
+qdr_status qdr_machine_list(qdr_name_fn each, void *user) { return qdri_file_list(&qdri_machine_kind, each, user); }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines as named in published tables. */
+/* Machines and software as named in published tables. */
 #include <quadrille/machine.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static qdr_status offer_aliases(search *s, const qdri_json *document, const char
     return QDR_OK;
 }
 
-static qdr_status search_all(search *s, const qdri_data_names *names)
+static qdr_status search_all(search *s, const qdri_file_kind *kind, const qdri_data_names *names)
 {
     for (int i = 0; i < names->n; i++) {
         const char *file = names->names[i];
@@ -80,7 +80,7 @@ static qdr_status search_all(search *s, const qdri_data_names *names)
             return QDR_OK;
         }
         remember(s, file);
-        QDR_TRY(qdri_data_resolve("machine", "machine", "machines", file, qdri_machine_prefer, path));
+        QDR_TRY(qdri_data_resolve(kind->noun, kind->noun, kind->folder, file, NULL, path));
         QDR_TRY(qdri_json_load(path, &document));
         const qdr_status status = offer_aliases(s, document, file);
         qdri_json_free(&document);
@@ -89,7 +89,7 @@ static qdr_status search_all(search *s, const qdri_data_names *names)
     return QDR_OK;
 }
 
-static qdr_status nobody(const search *s)
+static qdr_status nobody(const search *s, const char *noun)
 {
     char shown[SHOWN_BYTES], list[N_NEAREST * (SHOWN_BYTES + 4) + 16] = "";
     qdri_json_printable(s->text, shown, sizeof shown);
@@ -98,20 +98,28 @@ static qdr_status nobody(const search *s)
         snprintf(list + used, sizeof list - used, "%s\"%s\"", i ? ", " : "; nearest: ", s->nearest[i].text);
     }
     return QDR_FAIL(QDR_ERR_ARGUMENT,
-                    "machine: no machine is named \"%s\" or has an alias that this begins with%s (add it to the "
-                    "\"aliases\" of a machine file, or name a machine)",
-                    shown, list);
+                    "%s: no %s is named \"%s\" or has an alias that this begins with%s (add it to the \"aliases\" of a "
+                    "file, or name a %s)",
+                    noun, noun, shown, list, noun);
+}
+
+qdr_status qdri_file_find(const qdri_file_kind *kind, const char *text, char name[QDRI_DATA_NAME_BYTES])
+{
+    qdri_data_names names = {0};
+    search s = {.text = text};
+    if (!text) return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: the name is NULL", kind->noun);
+    QDR_TRY(qdri_data_list(kind->folder, &names));
+    const qdr_status status = search_all(&s, kind, &names);
+    qdri_data_names_free(&names);
+    if (status != QDR_OK) return status;
+    memcpy(name, s.name, QDRI_DATA_NAME_BYTES);
+    return s.name[0] ? QDR_OK : nobody(&s, kind->noun);
 }
 
 qdr_status qdr_machine_find(const char *text, qdr_machine *machine)
 {
-    qdri_data_names names = {0};
-    search s = {.text = text};
+    char name[QDRI_DATA_NAME_BYTES];
     QDR_TRY(QDRI_CLEAR(qdr_machine, machine));
-    if (!text) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the name is NULL");
-    QDR_TRY(qdri_data_list("machines", &names));
-    const qdr_status status = search_all(&s, &names);
-    qdri_data_names_free(&names);
-    if (status != QDR_OK) return status;
-    return s.name[0] ? qdr_machine_load(s.name, machine) : nobody(&s);
+    QDR_TRY(qdri_file_find(&qdri_machine_kind, text, name));
+    return qdr_machine_load(name, machine);
 }

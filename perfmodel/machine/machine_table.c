@@ -133,6 +133,23 @@ static const qdri_machine_field software_fields[] = {
     {.key = NULL},
 };
 
+static const qdri_machine_field factors_fields[] = {
+    {QDRI_NUMBER, "products", offsetof(qdr_software_factors, products), 1, 1e-3, 10},
+    {QDRI_RATE, "attention", offsetof(qdr_software_factors, attention), 1, 0, 10},
+    {QDRI_NUMBER, "kernels", offsetof(qdr_software_factors, kernels), 1, 1e-3, 10},
+    {QDRI_NUMBER, "links", offsetof(qdr_software_factors, links), 1, 1e-3, 10},
+    {.key = NULL},
+};
+
+static const qdri_machine_field no_fields[] = {{.key = NULL}};
+static const qdri_machine_section software_sections[] = {
+    {NULL, 0, no_fields},
+    {"factors", offsetof(qdr_software, factors), factors_fields},
+    {"costs", offsetof(qdr_software, costs), software_fields},
+    {.fields = NULL},
+};
+static const qdri_machine_list no_lists[] = {{.key = NULL}};
+
 const qdri_machine_section qdri_machine_sections[] = {
     {NULL, 0, machine_fields},
     {"f64", offsetof(qdr_machine, f64), products_fields},
@@ -155,6 +172,19 @@ const qdri_machine_list qdri_machine_lists[] = {
     {.key = NULL},
 };
 
+const qdri_file_kind qdri_machine_kind = {"machine",
+                                          "machines",
+                                          qdri_machine_sections,
+                                          qdri_machine_lists,
+                                          offsetof(qdr_machine, name),
+                                          offsetof(qdr_machine, device),
+                                          qdri_machine_prefer};
+const qdri_file_kind qdri_software_kind = {.noun = "software",
+                                           .folder = "software",
+                                           .sections = software_sections,
+                                           .lists = no_lists,
+                                           .name = offsetof(qdr_software, name)};
+
 double qdri_machine_get_number(const void *item, const qdri_machine_field *f)
 {
     const char *at = (const char *)item + f->offset;
@@ -170,7 +200,7 @@ void qdri_machine_set_number(void *item, const qdri_machine_field *f, double val
         *(double *)at = value * f->unit;
 }
 
-int qdri_machine_lacks(const qdr_machine *machine, const qdri_machine_section *section)
+int qdri_machine_lacks(const void *machine, const qdri_machine_section *section)
 {
     const void *item = (const char *)machine + section->offset;
     return section->fields == products_fields && ((const qdr_machine_products *)item)->peak_flops == 0;
@@ -207,7 +237,7 @@ static int is_in_range(const qdri_machine_field *f, double value)
     return f->kind != QDRI_WHOLE || value == (double)(int)value;
 }
 
-static int list_length(const qdr_machine *machine, const qdri_machine_list *list)
+static int list_length(const void *machine, const qdri_machine_list *list)
 {
     return *(const int *)(const void *)((const char *)machine + list->count_offset);
 }
@@ -221,17 +251,17 @@ static int walk_fields(spot at, const char *prefix, const qdri_machine_field *fi
     return 0;
 }
 
-static int walk(qdr_machine *machine, spot_fn each, void *user)
+static int walk(const qdri_file_kind *kind, void *whole, spot_fn each, void *user)
 {
     char prefix[KEY_BYTES / 2] = "";
-    for (const qdri_machine_section *section = qdri_machine_sections; section->fields; section++) {
-        const spot at = {.item = (char *)machine + section->offset, .is_unused = qdri_machine_lacks(machine, section)};
+    for (const qdri_machine_section *section = kind->sections; section->fields; section++) {
+        const spot at = {.item = (char *)whole + section->offset, .is_unused = qdri_machine_lacks(whole, section)};
         if (section->key) snprintf(prefix, sizeof prefix, "%s.", section->key);
         if (walk_fields(at, prefix, section->fields, each, user)) return 1;
     }
-    for (const qdri_machine_list *list = qdri_machine_lists; list->key; list++)
-        for (int j = 0; j < list_length(machine, list); j++) {
-            const spot at = {.item = (char *)machine + list->offset + (size_t)j * list->item_bytes};
+    for (const qdri_machine_list *list = kind->lists; list->key; list++)
+        for (int j = 0; j < list_length(whole, list); j++) {
+            const spot at = {.item = (char *)whole + list->offset + (size_t)j * list->item_bytes};
             snprintf(prefix, sizeof prefix, "%s[%d].", list->key, j);
             if (walk_fields(at, prefix, list->fields, each, user)) return 1;
         }
@@ -261,7 +291,7 @@ static qdr_status find(qdr_machine *machine, const char *key, spot *found)
 {
     if (!machine || !key) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: the machine or key is NULL");
     search s = {.key = key, .least_distance = INT_MAX};
-    if (walk(machine, look, &s)) {
+    if (walk(&qdri_machine_kind, machine, look, &s)) {
         *found = s.found;
         return QDR_OK;
     }
@@ -306,17 +336,17 @@ static int find_bad(const spot *at, void *user)
     return 1;
 }
 
-qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name)
+qdr_status qdri_check_numbers(const qdri_file_kind *kind, const void *item, const char *name)
 {
     spot bad;
     char range[RANGE_BYTES];
-    for (const qdri_machine_list *list = qdri_machine_lists; list->key; list++) {
-        const int n = list_length(machine, list);
+    for (const qdri_machine_list *list = kind->lists; list->key; list++) {
+        const int n = list_length(item, list);
         if (n < list->least || n > list->most)
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' has %d entries; %d to %d are possible", name, list->key, n,
                             list->least, list->most);
     }
-    if (!walk((qdr_machine *)machine, find_bad, &bad)) return QDR_OK; /* find_bad does not change it */
+    if (!walk(kind, (void *)item, find_bad, &bad)) return QDR_OK; /* find_bad does not change it */
     return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: key '%s' is %g; %s is needed", name, bad.key,
                     qdri_machine_get_number(bad.item, bad.field), range_of(bad.field, range));
 }
@@ -339,7 +369,7 @@ void qdr_machine_keys(const qdr_machine *machine, qdr_name_fn each, void *user)
 {
     qdr_machine own;
     telling to = {each, user};
-    if (each && QDRI_TAKE(qdr_machine, machine, &own) == QDR_OK) walk(&own, tell, &to);
+    if (each && QDRI_TAKE(qdr_machine, machine, &own) == QDR_OK) walk(&qdri_machine_kind, &own, tell, &to);
 }
 
 /* ---- ranks of a node ---- */

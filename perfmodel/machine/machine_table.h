@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table with all numbers in a machine file: key, location, unit and range of each. Reading, writing and setting by
- * name all use it. */
+/* One table with all numbers in a file of a machine, and one of those in a file of a software: key, location, unit and
+ * range of each. Reading, writing and setting by name all use them. */
 #ifndef QDRI_PERFMODEL_MACHINE_MACHINE_TABLE_H
 #define QDRI_PERFMODEL_MACHINE_MACHINE_TABLE_H
 
 #include <stddef.h>
 
+#include "files/data.h"
 #include "quadrille/machine.h"
 
 /* Limit for what runs at the same time as something else; with a higher value, the model treats it as waiting. */
@@ -48,14 +49,30 @@ enum { QDRI_LINKS_LIST = 1 };
 extern const qdri_machine_section qdri_machine_sections[]; /* to one without fields */
 extern const qdri_machine_list qdri_machine_lists[]; /* to one without a key */
 
+/* A kind of files, KIND/NAME.json in the data. */
+typedef struct qdri_file_kind {
+    const char *noun, *folder;
+    const qdri_machine_section *sections;
+    const qdri_machine_list *lists;
+    size_t name, device; /* where its names are; device 0: it has none */
+    qdri_data_prefer_fn prefer;
+} qdri_file_kind;
+extern const qdri_file_kind qdri_machine_kind, qdri_software_kind;
+
 /* In the file's unit. `item` is the struct that contains the field. */
 double qdri_machine_get_number(const void *item, const qdri_machine_field *f);
 void qdri_machine_set_number(void *item, const qdri_machine_field *f, double value);
 /* Whether the section is a type of products that the machine does not support: one without a peak. */
-int qdri_machine_lacks(const qdr_machine *machine, const qdri_machine_section *section);
+int qdri_machine_lacks(const void *machine, const qdri_machine_section *section);
 /* Checks that every number is in its range, and lists are not too long. Products of a type without a peak are not
  * checked. */
-qdr_status qdri_machine_check_numbers(const qdr_machine *machine, const char *name);
+qdr_status qdri_check_numbers(const qdri_file_kind *kind, const void *item, const char *name);
+/* Reads a file, or a text, and what it is based on, over what is in *item. */
+qdr_status qdri_file_load(const qdri_file_kind *kind, const char *name_or_path, void *item);
+qdr_status qdri_file_parse(const qdri_file_kind *kind, const char *text, size_t bytes, const char *name, void *item);
+/* The name of the file whose name is `text`, or one of whose aliases `text` equals or begins with. */
+qdr_status qdri_file_find(const qdri_file_kind *kind, const char *text, char name[QDRI_DATA_NAME_BYTES]);
+qdr_status qdri_file_list(const qdri_file_kind *kind, qdr_name_fn each, void *user);
 
 /* For qdri_data_resolve(): machines whose device name begins with `name` ("H100"). */
 int qdri_machine_prefer(const char *name, const char **list, int n);

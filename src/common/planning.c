@@ -74,6 +74,13 @@ static void add_name(const char *name, void *user)
     snprintf(list->text + used, sizeof list->text - used, "%s%s", used ? ", " : "", name);
 }
 
+int machine_run(const char *name_or_path, qdr_machine *machine, failure *why)
+{
+    qdr_software software = {QDR_INIT(qdr_software)};
+    if (fail_loading(why, qdr_software_load(name_or_path, &software))) return why->code;
+    return fail_status(why, qdr_machine_set_software(machine, &software));
+}
+
 int machine_set(const char *setting, const char *command, qdr_machine *machine, failure *why)
 {
     char key[128], *end;
@@ -95,6 +102,7 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
     }
     *machine = (qdr_machine){QDR_INIT(qdr_machine)};
     if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
+    if (asked->software && machine_run(asked->software, machine, why)) return why->code;
     if (asked->ranks_per_node && fail_status(why, qdr_machine_set_ranks_per_node(machine, (int)asked->ranks_per_node)))
         return why->code;
     if (asked->memory_bytes > 0) machine->memory_bytes = asked->memory_bytes;

@@ -15,6 +15,7 @@ enum { MAX_SETTINGS = 64 };
 /* The subject of a query, as given on the command line. */
 typedef struct subject {
     const char *network, *machine; /* names or paths; NULL: not given */
+    const char *software; /* a name or path; NULL: that of the machine's file */
     int64_t ranks_per_node; /* 0: the machine's */
     double memory_bytes; /* of a rank; 0: the machine's */
     const char *settings[MAX_SETTINGS]; /* "KEY=VALUE" of the machine */
@@ -29,6 +30,9 @@ int take_memory(const char *value, void *bytes, failure *why);
 int subject_network(const subject *asked, const char *command, qdr_network *network, failure *why);
 /* A network of layers like those of GPT-2, without a vocabulary. */
 qdr_network planning_network(const char *name, int64_t layers, int64_t hidden, int64_t heads, int64_t context);
+/* Makes the machine one that runs a software. */
+int machine_run(const char *software, qdr_machine *machine, failure *why);
+#define SOFTWARE_HELP "what runs on the machine: a name (see quadrille list software) or file"
 /* Applies one setting. */
 int machine_set(const char *setting, const char *command, qdr_machine *machine, failure *why);
 /* Loads the machine and applies the requested changes. */

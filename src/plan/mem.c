@@ -45,6 +45,7 @@ static const option_spec specs[] = {
     {"threads", 0, "N", THREADS_HELP, OPTION_COUNT, AT(plan.threads), 1, MOST_THREADS},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_TEXT,
      AT(asked.machine)},
+    {"software", 0, "S", SOFTWARE_HELP "; needs --machine", OPTION_TEXT, AT(asked.software)},
     {"mem", 0, "BYTES", "memory per rank of the machine, such as 80G", OPTION_OTHER, AT(asked.memory_bytes),
      .take = take_memory},
     {"ranks-per-node", 0, "N", "ranks per node of the machine", OPTION_COUNT, AT(asked.ranks_per_node), 1, 1 << 20},
@@ -74,9 +75,10 @@ static int make_plan(mem_options *options, failure *why)
     if (plan->batch == 0) plan->batch = n_grid;
     if (options->codec.is_given && !options->asked.machine)
         return fail(why, EXIT_USAGE, "mem: --codec needs --machine, between whose nodes messages are coded");
-    if (!options->asked.machine &&
-        (options->asked.memory_bytes > 0 || options->asked.ranks_per_node > 0 || options->asked.n_settings > 0))
-        return fail(why, EXIT_USAGE, "mem: --mem, --ranks-per-node and --set need --machine, which they change");
+    if (!options->asked.machine && (options->asked.memory_bytes > 0 || options->asked.ranks_per_node > 0 ||
+                                    options->asked.n_settings > 0 || options->asked.software))
+        return fail(why, EXIT_USAGE,
+                    "mem: --mem, --ranks-per-node, --software and --set need --machine, which they change");
     if (!options->asked.machine) { /* by whose speed they would be chosen; a stack without one has one of each, too */
         if (plan->panels == 0) plan->panels = 1;
         if (plan->batch_parts == 0) plan->batch_parts = 1;

@@ -87,7 +87,7 @@ static int predict_collective(const table *t, int64_t row, predictor *all, measu
 {
     qdr_sample work = {QDR_INIT(qdr_sample)};
     if (read_row(t, row, coll, &work, why) || coll->why_skipped[0]) return why->code;
-    const qdr_machine *known = predictor_machine(all, t, row, MACHINE, why);
+    const qdr_machine *known = predictor_machine(all, t, row, (machine_columns){MACHINE, -1}, why);
     if (!known) return why->code;
     qdr_machine machine = *known;
     if (table_number(t, row, ALGORITHM, 0) > 0) {

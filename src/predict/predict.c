@@ -18,6 +18,10 @@ typedef struct predict_options {
 static const option_spec specs[] = {
     {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'", OPTION_TEXT,
      AT(predictor.asked.machine)},
+    {"software", 0, "S",
+     "software of all rows: a name or file; default: column 'software', else that of the machine's "
+     "file",
+     OPTION_TEXT, AT(predictor.asked.software)},
     {"out", 'o', "FILE", "write the table with the predictions added to each row", OPTION_TEXT, AT(output)},
     {"set", 0, "KEY=VALUE", "set a constant of all machines, or of one (NAME:KEY=VALUE); can be repeated", OPTION_OTHER,
      .take = subject_set},
@@ -104,7 +108,8 @@ const command command_predict = {
             "  model                            a name of quadrille list models, a config.json, or any name with:\n"
             "  layers hidden heads vocab sequence\n"
             "An empty cell, or a column that is left out, has the default in brackets:\n"
-            "  machine source skip              a machine's name; where the row is from; why it is not predicted\n"
+            "  machine software                 names of both, or files; [that of the machine's file]\n"
+            "  source skip                      where the row is from; why it is not predicted\n"
             "  tp pp dp cp ep [1]               ranks of each parallelism; dp [gpus / (tp * pp)]\n"
             "  zero [0] shards [dp]             ZeRO stage, 0 to 3; with 3 (FSDP): the ranks that share one copy\n"
             "  micro_batch [1] interleave [1]   sequences of a forward pass; parts of a pipeline stage\n"

@@ -29,13 +29,17 @@ void skip(measured *row, const char *format, ...) __attribute__((format(printf, 
 typedef struct predictor {
     subject asked; /* the machine of all rows, or NULL; settings, "MACHINE:KEY=VALUE" or "KEY=VALUE" */
     int is_used[MAX_SETTINGS]; /* by some row */
-    const char *machine_text; /* of the row before; NULL: none */
+    const char *machine_text, *software_text; /* of the row before; NULL: none */
     qdr_machine machine;
     qdr_network network;
     qdr_model *model; /* of both; NULL: none yet */
 } predictor;
-/* The machine that the row names in a column; NULL after a failure. Valid until the next call. */
-const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int column, failure *why);
+/* Where a row names its machine, and what runs on it; -1: it does not say. */
+typedef struct machine_columns {
+    int machine, software;
+} machine_columns;
+/* The machine of a row, with its software; NULL after a failure. Valid until the next call. */
+const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, machine_columns in, failure *why);
 /* The model of a network on the machine found last. */
 qdr_status predictor_model(predictor *all, const qdr_network *network, qdr_model **model);
 

@@ -30,19 +30,33 @@ static int apply_settings(predictor *all, failure *why)
     return all->asked.n_settings ? fail_loading(why, qdr_machine_check(&all->machine, all->machine.name)) : EXIT_OK;
 }
 
-const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, int column, failure *why)
+static int find_software(predictor *all, const table *t, int64_t row, int column, failure *why)
 {
-    const char *text = all->asked.machine ? all->asked.machine : table_text(t, row, column);
-    if (all->machine_text && strcmp(all->machine_text, text) == 0) return &all->machine;
+    qdr_software software = {QDR_INIT(qdr_software)};
+    if (all->asked.software) return machine_run(all->asked.software, &all->machine, why);
+    if (!*all->software_text) return EXIT_OK;
+    if (qdr_software_find(all->software_text, &software) != QDR_OK)
+        return table_fail(t, row, column, why, "%s", qdr_last_error());
+    return fail_status(why, qdr_machine_set_software(&all->machine, &software));
+}
+
+const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row, machine_columns in, failure *why)
+{
+    const char *text = all->asked.machine ? all->asked.machine : table_text(t, row, in.machine);
+    const char *software = in.software < 0 ? "" : table_text(t, row, in.software);
+    if (all->machine_text && strcmp(all->machine_text, text) == 0 && strcmp(all->software_text, software) == 0)
+        return &all->machine;
     qdr_model_destroy(&all->model);
     all->machine_text = text;
+    all->software_text = software;
     all->machine = (qdr_machine){QDR_INIT(qdr_machine)};
     if (all->asked.machine)
         fail_loading(why, qdr_machine_load(text, &all->machine));
     else if (!*text)
-        table_fail(t, row, column, why, "it is empty; fill it in, or name a machine with --machine");
+        table_fail(t, row, in.machine, why, "it is empty; fill it in, or name a machine with --machine");
     else if (qdr_machine_find(text, &all->machine) != QDR_OK)
-        table_fail(t, row, column, why, "%s", qdr_last_error());
+        table_fail(t, row, in.machine, why, "%s", qdr_last_error());
+    if (!why->code) find_software(all, t, row, in.software, why);
     return why->code || apply_settings(all, why) ? NULL : &all->machine;
 }
 

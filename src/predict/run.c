@@ -9,12 +9,13 @@
 enum { SOURCE, MACHINE, MODEL, STEP_SECS, MEMORY_GIB, SKIP, PREDICTED_SECS, PREDICTED_MEMORY_GIB, WHY_SKIPPED };
 enum { GPUS = WHY_SKIPPED + 1, TP, PP, DP, CP, EP, ZERO, SHARDS, INTERLEAVE, LAYOUT, OVERLAP, RECOMPUTE, DTYPE };
 enum { BATCH = DTYPE + 1, MICRO_BATCH, SEQUENCE, LAYERS, HIDDEN, HEADS, VOCAB };
-enum { KV_HEADS = VOCAB + 1, HEAD_SIZE, FFN, GATED, TIED, LEARNED_POSITIONS, BIASES, NORM, N_COLUMNS };
+enum { KV_HEADS = VOCAB + 1, HEAD_SIZE, FFN, GATED, TIED, LEARNED_POSITIONS, BIASES, NORM, SOFTWARE, N_COLUMNS };
 
 /* Ranges are those of the model; larger numbers are mistakes. */
 static const column_spec columns[N_COLUMNS + 1] = {
     [SOURCE] = {.name = "source"},
     [MACHINE] = {.name = "machine"},
+    [SOFTWARE] = {.name = "software"},
     [MODEL] = {.name = "model"},
     [GPUS] = {.name = "gpus", .kind = CELL_WHOLE, .least = 1, .most = 1e6},
     [TP] = {.name = "tp", .kind = CELL_WHOLE, .least = 1, .most = 1e6},
@@ -189,7 +190,7 @@ static int predict_run(const table *t, int64_t row, predictor *all, measured *ru
     qdr_plan_result result = {QDR_INIT(qdr_plan_result)};
     qdr_model *model;
     if (read_row(&r) || run->why_skipped[0]) return why->code;
-    const qdr_machine *machine = predictor_machine(all, t, row, MACHINE, why);
+    const qdr_machine *machine = predictor_machine(all, t, row, (machine_columns){MACHINE, SOFTWARE}, why);
     if (!machine) return why->code;
     /* Skips runs that swap, hang or are broken. */
     static const double least = 0.005;
