@@ -77,6 +77,30 @@ static qdr_status list_machines(list *made)
     return qdr_machine_list(add_machine, made);
 }
 
+/* ---- software ---- */
+
+static void add_software(const char *name, void *user)
+{
+    list *made = user;
+    qdr_software software = {QDR_INIT(qdr_software)};
+    if (made->status == QDR_OK) made->status = qdr_software_load(name, &software);
+    if (made->status != QDR_OK) return;
+    const qdr_software_factors *by = &software.factors;
+    if (made->rows)
+        add_row(made, json_pack("{s:s, s:f, s:f, s:f, s:f}", "name", name, "products", by->products, "attention",
+                                by->attention, "kernels", by->kernels, "links", by->links));
+    else
+        printf("%-18s %9.3g %10.3g %8.3g %6.3g\n", name, by->products, by->attention, by->kernels, by->links);
+}
+
+static qdr_status list_software(list *made)
+{
+    if (!made->rows)
+        printf("%-18s %9s %10s %8s %6s  %s\n", "software", "products", "attention", "kernels", "links",
+               "(factors of a machine's rates)");
+    return qdr_software_list(add_software, made);
+}
+
 /* ---- the command ---- */
 
 static int print_list(qdr_status (*write)(list *), int as_json, failure *why)
@@ -90,8 +114,8 @@ static int print_list(qdr_status (*write)(list *), int as_json, failure *why)
 
 static int run(int argc, char **argv)
 {
-    static const char *const names[] = {"models", "machines"};
-    static qdr_status (*const write[])(list *) = {list_models, list_machines};
+    static const char *const names[] = {"models", "machines", "software"};
+    static qdr_status (*const write[])(list *) = {list_models, list_machines, list_software};
     enum { N_LISTS = sizeof names / sizeof *names };
     const char *word = NULL;
     char meant[SUGGESTION_BYTES];
@@ -102,17 +126,17 @@ static int run(int argc, char **argv)
         if (strcmp(word, names[i]) == 0) return print_list(write[i], as_json, &why) ? fail_print(&why) : EXIT_OK;
     suggest(word, names, N_LISTS, meant, sizeof meant);
     if (word)
-        fail(&why, EXIT_USAGE, "list: cannot list '%s'%s; use models or machines", word, meant);
+        fail(&why, EXIT_USAGE, "list: cannot list '%s'%s; use models, machines or software", word, meant);
     else
-        fail(&why, EXIT_USAGE, "list: say what to list: models or machines");
+        fail(&why, EXIT_USAGE, "list: say what to list: models, machines or software");
     return fail_print(&why);
 }
 
 const command command_list = {
     .name = "list",
-    .summary = "list the known models and machines",
-    .usage = "quadrille list models|machines [--json]",
-    .text = "Prints the models and machines whose names 'plan', 'mem' and other commands take.",
+    .summary = "list the known models, machines and software",
+    .usage = "quadrille list models|machines|software [--json]",
+    .text = "Prints the models, machines and software whose names 'plan', 'mem' and other commands take.",
     .options = specs,
     .examples = "  quadrille list models\n"
                 "  quadrille list machines --json\n",
