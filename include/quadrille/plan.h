@@ -41,6 +41,9 @@ typedef struct qdr_plan {
     int interleave; /**< parts of a stage that run alternately; 0: 1 */
     int64_t threads; /**< of a rank that computes on the CPU, 1 to 65536; 0: 1. Only memory depends on them
                         (QDR_MEMORY_DEVICE): a machine's rates are those of all its threads */
+    /** Each sequence is one of so many parts of a longer one (context parallelism, as other software has it): attention
+     * sees the others' keys and values, which pass around rings of that many ranks, the next ones after y; 0: 1. */
+    int64_t context_parts;
 } qdr_plan;
 
 /** Where the time of a step goes: first what the processor does, then what it waits for. */

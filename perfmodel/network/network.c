@@ -107,8 +107,7 @@ qdr_status qdr_network_params(const qdr_network *given, qdr_network_counts *coun
 
 /* ---- flops ---- */
 
-/* The average number of positions that the tokens of a sequence attend to, at most `window` each. */
-static double mean_seen(double sequence, double window)
+double qdri_mean_seen(double sequence, double window)
 {
     const double w = window < sequence ? window : sequence;
     return w - w * (w - 1) / (2 * sequence);
@@ -134,7 +133,7 @@ qdr_status qdr_network_flops_per_token(const qdr_network *given, int64_t sequenc
     made.linear = 2 * layers * hidden * (2 * q + 2 * kv + n_mlp * (double)network->ffn);
     made.head = 2 * (double)network->vocab * hidden;
     made.attention = 4 * q * ((layers - windows) * s + windows * window);
-    made.attention_causal = 4 * q * ((layers - windows) * mean_seen(s, s) + windows * mean_seen(s, window));
+    made.attention_causal = 4 * q * ((layers - windows) * qdri_mean_seen(s, s) + windows * qdri_mean_seen(s, window));
     QDRI_GIVE(qdr_network_flops, flops, &made);
     return QDR_OK;
 }

@@ -34,6 +34,10 @@ static int plan_runs(const qdr_plan *plan, qdr_obstacle *obstacle)
         return refuse(obstacle, "pipeline",
                       "a pipeline of %d stages, but this runtime has no pipelines; plan again without one",
                       plan->pipeline);
+    if (plan->context_parts > 1)
+        return refuse(obstacle, "context_parts",
+                      "sequences in %d parts, but this runtime has no context parallelism; plan again without it",
+                      plan->context_parts);
     return 1;
 }
 

@@ -58,6 +58,9 @@ qdri_position qdri_plan_position(const qdr_plan *plan);
 /* Whether a checked plan partitions gradients or optimizer state over more ranks than z. */
 int qdri_plan_has_levels(const qdr_plan *plan);
 
+/* The average number of positions that the tokens of a sequence attend to, at most `window` each. */
+double qdri_mean_seen(double sequence, double window);
+
 void qdri_sizes_make(const qdr_network *network, const qdr_plan *plan, qdri_sizes *sizes);
 
 #endif

@@ -78,6 +78,10 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
     QDR_TRY(qdri_threads_check("plan", plan->threads));
     if (plan->overlap < 0 || plan->overlap > (QDR_OVERLAP_ALL | QDR_OVERLAP_NONE))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: overlap %d is not a sum of QDR_OVERLAP_ flags", plan->overlap);
+    if (plan->context_parts < 0 || (plan->context_parts > 1 && (plan->z * plan->d) % plan->context_parts))
+        return QDR_FAIL(QDR_ERR_ARGUMENT,
+                        "plan: sequences in %d parts, but z·d is %d; use a divisor of it, or 0 for whole sequences",
+                        plan->context_parts, plan->z * plan->d);
     if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,
                         "plan: batch %" PRId64 ", micro-batch %" PRId64 ", sequence %" PRId64
@@ -166,7 +170,8 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     const int64_t sequence = plan->sequence ? plan->sequence : model->network.context;
     const double tokens = (double)plan->batch * (double)sequence;
     const double n_ranks = (double)plan->x * plan->y * plan->z * plan->d * fmax(1, plan->pipeline);
-    QDR_TRY(qdr_network_flops_per_token(&model->network, sequence, &flops));
+    QDR_TRY(qdr_network_flops_per_token(&model->network, sequence * (plan->context_parts ? plan->context_parts : 1),
+                                        &flops));
     result->flops = 3 * tokens * (flops.linear + flops.head + flops.attention);
     result->tokens_per_sec = tokens / result->secs;
     result->peak_share = result->flops /

@@ -161,7 +161,8 @@ static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task 
 {
     const int backward = task->work.cost == QDRI_COST_SCORES_BACKWARD;
     const double context = (double)task->kernel.u.attention.context;
-    const double n_heads = (double)task->m / context * (double)task->kernel.u.attention.n_heads;
+    const int parts = p->plan->context_parts > 1 ? p->plan->context_parts : 1;
+    const double n_heads = parts * (double)task->m / context * (double)task->kernel.u.attention.n_heads;
     const double scores = n_heads * context * context;
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
     const int times = backward ? 2 : 1;
@@ -175,12 +176,36 @@ static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task 
     return price;
 }
 
+/* How many times as many positions are seen as in a part of the sequence. */
+static double longer(const qdri_pricing *p, const qdri_task *task)
+{
+    const double part = (double)task->kernel.u.attention.context, whole = part * p->plan->context_parts;
+    const double window = (double)task->kernel.u.attention.window;
+    return window < part ? qdri_mean_seen(whole, window) / qdri_mean_seen(part, window)
+                         : qdri_mean_seen(whole, whole) / qdri_mean_seen(part, part);
+}
+
+/* Keys and values pass from each rank to the next while those before are used; backward with their gradients. */
+static double ring_secs(const qdri_pricing *p, const qdri_task *task)
+{
+    const qdr_plan *plan = p->plan;
+    const int n_ranks = plan->x * plan->y * plan->z * plan->d * (plan->pipeline > 1 ? plan->pipeline : 1);
+    const qdri_group ring = qdri_group_make(p->machine, plan->context_parts, plan->x * plan->y, n_ranks);
+    const qdri_ways ways = qdri_ways_make(p->machine, &ring);
+    const double elems = 2 * (double)task->m * (double)task->kernel.u.attention.n_kv_heads *
+                         (double)task->kernel.u.attention.head_size;
+    const int times = task->work.cost == QDRI_COST_SCORES_BACKWARD ? 2 : 1;
+    return (plan->context_parts - 1) *
+           qdri_coll_secs(&ways, QDR_SEND_RECV, times * elems * (double)qdr_dtype_bytes(task->dtype));
+}
+
 static qdri_task_price fused_attention(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_machine_products *type = qdri_machine_products(p->machine, p->plan->dtype);
     qdri_task_price price = kernel_price(p,
                                          (qdri_task_work){task->work.bytes, 0, task->work.n_kernels, task->work.cost});
-    const double secs = task->work.flops / (type->peak_flops * p->machine->attention_efficiency);
+    const double alone = task->work.flops / (type->peak_flops * p->machine->attention_efficiency);
+    const double secs = p->plan->context_parts > 1 ? fmax(alone * longer(p, task), ring_secs(p, task)) : alone;
     if (secs <= price.price.work_secs) return price;
     price.secs += secs - price.price.work_secs;
     price.price.work_secs = secs;

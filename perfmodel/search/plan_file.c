@@ -66,6 +66,7 @@ static void put_plan(FILE *file, const qdr_stored_plan *stored)
     if (plan->pipeline) put_whole(file, "pipeline", plan->pipeline);
     if (plan->interleave) put_whole(file, "interleave", plan->interleave);
     if (plan->threads) put_whole(file, "threads", plan->threads);
+    if (plan->context_parts) put_whole(file, "context_parts", plan->context_parts);
     if (!qdri_codecs_are_none(&plan->codecs)) {
         char codecs[1024];
         qdr_codecs_text(&plan->codecs, codecs, sizeof codecs);
@@ -156,7 +157,7 @@ static int is_root_key(const char *key)
         "order",           "layout",           "recompute", "dtype",       "batch",          "micro_batch",
         "sequence",        "panels",           "overlap",   "batch_parts", "pipeline",       "gradient_parts",
         "optimizer_parts", "axis_bytes_ratio", "codecs",    "interleave",  "predicted_secs", "predicted_memory_bytes",
-        "threads"};
+        "threads",         "context_parts"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(key, known[i]) == 0) return 1;
     return 0;
@@ -242,6 +243,7 @@ static qdr_status read_choices(const qdri_json_node *root, qdr_plan *plan)
     QDR_TRY(read_int(root, "pipeline", INT32_MAX, &plan->pipeline));
     QDR_TRY(read_int(root, "interleave", INT32_MAX, &plan->interleave));
     QDR_TRY(qdri_json_int_or(qdri_json_get(root, "threads"), 1, QDRI_MOST_THREADS, 0, &plan->threads));
+    QDR_TRY(qdri_json_int_or(qdri_json_get(root, "context_parts"), 0, QDR_MAX_SEARCH_RANKS, 0, &plan->context_parts));
     if (qdri_json_has(old))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "%s: plans have codecs instead, such as \"codecs\": \"hybrid\"; plan again",
                         qdri_json_where(old).text);

@@ -45,7 +45,7 @@ static const option_spec specs[] = {
     {"threads", 0, "N", THREADS_HELP, OPTION_COUNT, AT(plan.threads), 1, MOST_THREADS},
     {"machine", 0, "M", "include this machine's reserve and attention, and say whether it fits", OPTION_TEXT,
      AT(asked.machine)},
-    {"software", 0, "S", SOFTWARE_HELP "; needs --machine", OPTION_TEXT, AT(asked.software)},
+    {"software", 0, "SOFTWARE", SOFTWARE_HELP "; needs --machine", OPTION_TEXT, AT(asked.software)},
     {"mem", 0, "BYTES", "memory per rank of the machine, such as 80G", OPTION_OTHER, AT(asked.memory_bytes),
      .take = take_memory},
     {"ranks-per-node", 0, "N", "ranks per node of the machine", OPTION_COUNT, AT(asked.ranks_per_node), 1, 1 << 20},

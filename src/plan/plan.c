@@ -55,7 +55,7 @@ static const option_spec specs[] = {
     {"ranks", 'n', "P", "number of ranks to plan for, 1 to 1048576", OPTION_INT, AT(search.n_ranks), 1,
      QDR_MAX_SEARCH_RANKS},
     {"machine", 0, "M", "a machine's name (see quadrille list machines) or file", OPTION_TEXT, AT(asked.machine)},
-    {"software", 0, "S", SOFTWARE_HELP, OPTION_TEXT, AT(asked.software)},
+    {"software", 0, "SOFTWARE", SOFTWARE_HELP, OPTION_TEXT, AT(asked.software)},
     {"batch", 0, "B", "sequences per step, over all ranks; default: one per rank", OPTION_COUNT, AT(search.batch), 1,
      1 << 30},
     {"seq", 0, "S", "tokens per sequence; default: the model's context", OPTION_COUNT, AT(search.sequence), 1, 1 << 30},

@@ -18,7 +18,7 @@ typedef struct predict_options {
 static const option_spec specs[] = {
     {"machine", 'm', "M", "machine of all rows: a name or file; default: column 'machine'", OPTION_TEXT,
      AT(predictor.asked.machine)},
-    {"software", 0, "S",
+    {"software", 0, "SOFTWARE",
      "software of all rows: a name or file; default: column 'software', else that of the machine's "
      "file",
      OPTION_TEXT, AT(predictor.asked.software)},
@@ -110,8 +110,10 @@ const command command_predict = {
             "An empty cell, or a column that is left out, has the default in brackets:\n"
             "  machine software                 names of both, or files; [that of the machine's file]\n"
             "  source skip                      where the row is from; why it is not predicted\n"
-            "  tp pp dp cp ep [1]               ranks of each parallelism; dp [gpus / (tp * pp)]\n"
+            "  date url note                    more about the row; not read\n"
+            "  tp pp dp cp ep [1]               ranks of each parallelism; dp [gpus / (tp * pp * cp)]\n"
             "  zero [0] shards [dp]             ZeRO stage, 0 to 3; with 3 (FSDP): the ranks that share one copy\n"
+            "  levels [none]                    GP,OP, as for plan: ranks that share gradients and optimizer state\n"
             "  micro_batch [1] interleave [1]   sequences of a forward pass; parts of a pipeline stage\n"
             "  recompute [none]                 none; attention or full, as other software does them; operations;\n"
             "                                   segments: what plan --recompute full means\n"

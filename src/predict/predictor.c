@@ -30,12 +30,19 @@ static int apply_settings(predictor *all, failure *why)
     return all->asked.n_settings ? fail_loading(why, qdr_machine_check(&all->machine, all->machine.name)) : EXIT_OK;
 }
 
+/* Whether a cell names a file; otherwise it is a name or begins with an alias. */
+static int is_file(const char *text)
+{
+    const size_t bytes = strlen(text);
+    return bytes > 5 && strcmp(text + bytes - 5, ".json") == 0;
+}
+
 static int find_software(predictor *all, const table *t, int64_t row, int column, failure *why)
 {
     qdr_software software = {QDR_INIT(qdr_software)};
     if (all->asked.software) return machine_run(all->asked.software, &all->machine, why);
     if (!*all->software_text) return EXIT_OK;
-    if (qdr_software_find(all->software_text, &software) != QDR_OK)
+    if ((is_file(all->software_text) ? qdr_software_load : qdr_software_find)(all->software_text, &software) != QDR_OK)
         return table_fail(t, row, column, why, "%s", qdr_last_error());
     return fail_status(why, qdr_machine_set_software(&all->machine, &software));
 }
@@ -54,7 +61,7 @@ const qdr_machine *predictor_machine(predictor *all, const table *t, int64_t row
         fail_loading(why, qdr_machine_load(text, &all->machine));
     else if (!*text)
         table_fail(t, row, in.machine, why, "it is empty; fill it in, or name a machine with --machine");
-    else if (qdr_machine_find(text, &all->machine) != QDR_OK)
+    else if ((is_file(text) ? qdr_machine_load : qdr_machine_find)(text, &all->machine) != QDR_OK)
         table_fail(t, row, in.machine, why, "%s", qdr_last_error());
     if (!why->code) find_software(all, t, row, in.software, why);
     return why->code || apply_settings(all, why) ? NULL : &all->machine;

@@ -2,6 +2,7 @@
 /* A row of a table of runs: its network and plan, what was measured, and what the model says. */
 #include <stdio.h>
 
+#include "common/levels.h"
 #include "predict/predict.h"
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -9,7 +10,7 @@
 enum { SOURCE, MACHINE, MODEL, STEP_SECS, MEMORY_GIB, SKIP, PREDICTED_SECS, PREDICTED_MEMORY_GIB, WHY_SKIPPED };
 enum { GPUS = WHY_SKIPPED + 1, TP, PP, DP, CP, EP, ZERO, SHARDS, INTERLEAVE, LAYOUT, OVERLAP, RECOMPUTE, DTYPE };
 enum { BATCH = DTYPE + 1, MICRO_BATCH, SEQUENCE, LAYERS, HIDDEN, HEADS, VOCAB };
-enum { KV_HEADS = VOCAB + 1, HEAD_SIZE, FFN, GATED, TIED, LEARNED_POSITIONS, BIASES, NORM, SOFTWARE, N_COLUMNS };
+enum { KV_HEADS = VOCAB + 1, HEAD_SIZE, FFN, GATED, TIED, LEARNED_POSITIONS, BIASES, NORM, SOFTWARE, LEVELS, DATE, URL, NOTE, N_COLUMNS };
 
 /* Ranges are those of the model; larger numbers are mistakes. */
 static const column_spec columns[N_COLUMNS + 1] = {
@@ -54,6 +55,10 @@ static const column_spec columns[N_COLUMNS + 1] = {
     [STEP_SECS] = {.name = "step_secs", .kind = CELL_REAL, .least = 0, .most = 1e9},
     [MEMORY_GIB] = {.name = "memory_gib", .kind = CELL_REAL, .least = 0, .most = 1e9},
     [SKIP] = {.name = "skip"},
+    [LEVELS] = {.name = "levels"},
+    [DATE] = {.name = "date"},
+    [URL] = {.name = "url"},
+    [NOTE] = {.name = "note"},
     [PREDICTED_SECS] = {.name = "predicted_secs", .kind = CELL_RESULT},
     [PREDICTED_MEMORY_GIB] = {.name = "predicted_memory_gib", .kind = CELL_RESULT},
     [WHY_SKIPPED] = {.name = "why_skipped", .kind = CELL_RESULT},
@@ -118,7 +123,14 @@ static int set_network(reader *r)
     network->positions = !is_learned ? 0 : network->positions ? network->positions : network->context;
     if (!*network->activation)
         snprintf(network->activation, sizeof network->activation, "%s", network->gated ? "silu" : "gelu");
-    r->plan.sequence = whole(r, SEQUENCE, r->network.context);
+    /* Ranks that share a sequence have a part of it each. */
+    const int64_t parts = whole(r, CP, 1), sequence = whole(r, SEQUENCE, r->network.context);
+    if (sequence % parts)
+        return table_fail(t, r->row, CP, r->why, "%lld does not divide sequences of %lld tokens; correct it",
+                          (long long)parts, (long long)sequence);
+    r->plan.sequence = sequence / parts;
+    r->plan.batch *= parts;
+    r->plan.context_parts = parts > 1 ? (int)parts : 0;
     return EXIT_OK;
 }
 
@@ -140,23 +152,43 @@ static int set_plan(reader *r)
                          .overlap = (int)whole(r, OVERLAP, 0),
                          .interleave = (int)whole(r, INTERLEAVE, 1)};
     const int64_t gpus = whole(r, GPUS, 1), tp = whole(r, TP, 1), pp = whole(r, PP, 1);
-    const int64_t dp = whole(r, DP, gpus / (tp * pp) > 0 ? gpus / (tp * pp) : 1);
+    const int64_t cp = whole(r, CP, 1), others = tp * pp * cp;
+    const int64_t own_dp = whole(r, DP, gpus / others > 0 ? gpus / others : 1), dp = own_dp * cp;
     r->plan.y = (int)tp;
     r->plan.pipeline = (int)pp;
     if (tp * pp * dp != gpus)
-        return table_fail(r->t, r->row, GPUS, r->why, "%lld is not tp * pp * dp = %lld * %lld * %lld; correct it",
-                          (long long)gpus, (long long)tp, (long long)pp, (long long)dp);
+        return table_fail(r->t, r->row, GPUS, r->why,
+                          "%lld is not tp * pp * cp * dp = %lld * %lld * %lld * %lld; correct it", (long long)gpus,
+                          (long long)tp, (long long)pp, (long long)cp, (long long)own_dp);
     /* Weights are split over z, and the groups of shards are d. */
     const int64_t zero = whole(r, ZERO, 0), shards = whole(r, SHARDS, dp);
     if (zero != 3 && table_has(r->t, r->row, SHARDS))
         return table_fail(r->t, r->row, SHARDS, r->why, "weights have shards with zero 3 only; leave it empty");
     if (dp % shards)
-        return table_fail(r->t, r->row, SHARDS, r->why, "%lld does not divide dp = %lld; correct one of them",
+        return table_fail(r->t, r->row, SHARDS, r->why, "%lld does not divide cp * dp = %lld; correct one of them",
                           (long long)shards, (long long)dp);
     r->plan.z = zero == 3 ? (int)shards : 1;
     r->plan.d = (int)dp / r->plan.z;
     if ((zero == 1 || zero == 2) && dp > 1) r->plan.optimizer_parts = (int)dp;
     if (zero == 2 && dp > 1) r->plan.gradient_parts = (int)dp;
+    return EXIT_OK;
+}
+
+/* Parts of gradients and optimizer state, of which stages of ZeRO are the usual ones. */
+static int set_levels(reader *r, const qdr_machine *machine)
+{
+    const char *text = table_text(r->t, r->row, LEVELS);
+    failure unused = {0};
+    levels parts;
+    char note[LEVELS_NOTE_BYTES];
+    if (!*text) return EXIT_OK;
+    if (read_levels("levels", text, text, 0, &parts, &unused) || parts.is_zero3)
+        return table_fail(r->t, r->row, LEVELS, r->why,
+                          "it is neither GP,OP, each a number of ranks, module, cache, numa, package, node or all, nor "
+                          "none, zero1 or zero2; correct it (column zero has 3, where weights are split)");
+    if (r->plan.optimizer_parts)
+        return table_fail(r->t, r->row, LEVELS, r->why, "column zero says something else; leave one of them empty");
+    plan_set_levels(&parts, machine, &r->plan, note);
     return EXIT_OK;
 }
 
@@ -170,7 +202,6 @@ static int read_row(reader *r)
     const char *reason = table_text(r->t, r->row, SKIP);
     if (*reason) skip(r->run, "%s", reason);
     if (whole(r, DTYPE, 0) == 4) skip(r->run, "FP8: the model prices products of bf16");
-    if (whole(r, CP, 1) > 1) skip(r->run, "context parallelism: the model does not split sequences");
     if (whole(r, EP, 1) > 1) skip(r->run, "expert parallelism: the model has no experts");
     if (r->run->why_skipped[0]) return EXIT_OK;
     static const int needed[] = {GPUS, BATCH, STEP_SECS, -1};
@@ -180,7 +211,7 @@ static int read_row(reader *r)
     r->run->memory_bytes = GIB * number(r, MEMORY_GIB, 0);
     snprintf(r->run->group, sizeof r->run->group, "%.80s %lld %lld %lld %lld %lld", table_text(r->t, r->row, MODEL),
              (long long)whole(r, GPUS, 1), (long long)r->network.layers, (long long)r->network.hidden,
-             (long long)r->plan.batch, (long long)r->plan.sequence);
+             (long long)whole(r, BATCH, 0), (long long)whole(r, SEQUENCE, r->network.context));
     return EXIT_OK;
 }
 
@@ -191,7 +222,7 @@ static int predict_run(const table *t, int64_t row, predictor *all, measured *ru
     qdr_model *model;
     if (read_row(&r) || run->why_skipped[0]) return why->code;
     const qdr_machine *machine = predictor_machine(all, t, row, (machine_columns){MACHINE, SOFTWARE}, why);
-    if (!machine) return why->code;
+    if (!machine || set_levels(&r, machine)) return why->code;
     /* Skips runs that swap, hang or are broken. */
     static const double least = 0.005;
     qdr_network_counts counts = {QDR_INIT(qdr_network_counts)};

@@ -78,7 +78,7 @@ class Completions(unittest.TestCase):
             self.offers(f"quadrille {name} --" if name else "quadrille --", *options)
 
     def test_values_are_offered(self):
-        self.offers("quadrille list ", "models", "machines", unwanted=["list"])
+        self.offers("quadrille list ", "models", "machines", "software", unwanted=["list"])
         self.offers("quadrille plan gpt2 --overlap o", "on", "off")
         self.offers("quadrille bench ", "linear", "coll")
         self.offers("quadrille ckpt ", "ls", "verify", "diff", "convert")
@@ -88,6 +88,7 @@ class Completions(unittest.TestCase):
         self.offers("quadrille plan gpt2 --machine perl", "perlmutter", unwanted=["frontier"])
         self.offers("quadrille plan gpt2 --machine=perl", "perlmutter")
         self.offers("quadrille predict -m fron", "frontier")
+        self.offers("quadrille plan gpt2 --software ne", "nemo", unwanted=["torchtitan"])
         self.offers("quadrille plan llama-2", "llama-2-7b", "llama-2-70b", unwanted=["gpt2"])
         self.offers("quadrille mem gpt2-", "gpt2-xl")
 

@@ -20,7 +20,7 @@ ADDED = ["predicted_secs", "predicted_memory_gib", "why_skipped"]
 COLUMNS = ["source", "machine", "model", "step_secs", "memory_gib", "skip", "gpus", "tp", "pp", "dp", "cp", "ep",
            "zero", "shards", "interleave", "layout", "overlap", "recompute", "dtype", "batch", "micro_batch",
            "sequence", "layers", "hidden", "heads", "vocab", "kv_heads", "head_size", "ffn", "gated", "tied",
-           "learned_positions", "biases", "norm"]
+           "learned_positions", "biases", "norm", "software", "levels", "date", "url", "note"]
 SHAPE = ("layers", "hidden", "heads", "vocab", "sequence")
 NONE = dict.fromkeys(SHAPE, "")
 GPT = {"source": "here", "machine": "Quux 8x", "gpus": 8, "model": "small", "layers": 24, "hidden": 2048, "heads": 16,
@@ -105,7 +105,8 @@ class Rows(Case):
                    {**split, "layout": "scattered"}, stages, {**stages, "interleave": 3}, {**stages, "interleave": 2},
                    {"zero": 1}, {"zero": 2}, {"zero": 3}, {"zero": 3, "shards": 4}, {"dtype": "f32"}, {"kv_heads": 4},
                    {"head_size": 64}, {"ffn": 2048}, {"gated": 1}, {"tied": 0}, {"norm": "rms"}, {"biases": 0},
-                   {"learned_positions": 0}, {"overlap": "none"}, {"overlap": "weights"}]
+                   {"learned_positions": 0}, {"overlap": "none"}, {"overlap": "weights"}, {"levels": "2,8"},
+                   {"cp": 2}, {"cp": 4}, {**split, "cp": 2}, {"zero": 3, "levels": "8,8", "shards": 4}]
         rows = self.predict(*changes)
         self.assertEqual({row["why_skipped"] for row in rows}, {""}, rows)
         seen = [(row["predicted_secs"], row["predicted_memory_gib"]) for row in rows]
@@ -133,8 +134,7 @@ class Rows(Case):
         self.assertEqual(len(set(memory)), 4)
 
     def test_skipped(self):
-        for change, words in (({"dtype": "fp8"}, "FP8"), ({"cp": 2}, "context parallelism"),
-                              ({"ep": 4}, "expert parallelism"), ({"skip": "it was broken"}, "it was broken"),
+        for change, words in (({"dtype": "fp8"}, "FP8"), ({"ep": 4}, "expert parallelism"), ({"skip": "it was broken"}, "it was broken"),
                               ({"skip": "it was empty", "gpus": "", "batch": "", "step_secs": "", **NONE}, "was empty"),
                               ({"dtype": "fp8", "gpus": "", "step_secs": ""}, "FP8"),
                               ({"step_secs": 500}, "utilisation below 0.5 %"), ({"pp": 8, "layers": 4}, "stages")):
@@ -151,11 +151,11 @@ class Rows(Case):
                               ({"memory_gib": "35.0 GB"}, ["memory_gib': '35.0 GB' is not a number"]),
                               ({"recompute": "ckpt=True"}, ["recompute': 'ckpt=True'", "one of none, attention, full"]),
                               ({"overlap": "some"}, ["overlap': 'some'", "weights+rows"]),
-                              ({"gpus": 12, "dp": 8}, ["gpus': 12 is not tp * pp * dp = 1 * 1 * 8"]),
-                              ({"gpus": 9, "tp": 2}, ["gpus': 9 is not tp * pp * dp = 2 * 1 * 4"]),
-                              ({"gpus": 2, "tp": 4}, ["gpus': 2 is not tp * pp * dp = 4 * 1 * 1"]),
+                              ({"gpus": 12, "dp": 8}, ["gpus': 12 is not tp * pp * cp * dp = 1 * 1 * 1 * 8"]),
+                              ({"gpus": 9, "tp": 2}, ["gpus': 9 is not tp * pp * cp * dp = 2 * 1 * 1 * 4"]),
+                              ({"gpus": 2, "tp": 4}, ["gpus': 2 is not tp * pp * cp * dp = 4 * 1 * 1 * 1"]),
                               ({"shards": 4}, ["shards': ", "zero 3 only"]),
-                              ({"zero": 3, "shards": 3}, ["shards': 3 does not divide dp = 8"]),
+                              ({"zero": 3, "shards": 3}, ["shards': 3 does not divide cp * dp = 8"]),
                               ({"gpus": ""}, ["gpus'", fill]), ({"batch": ""}, ["batch'", fill]),
                               ({"step_secs": ""}, ["step_secs'", fill, "'skip'"]), ({"machine": ""}, ["--machine"]),
                               ({"machine": "Abacus"}, ["machine': ", '"Abacus"'])):
@@ -171,6 +171,52 @@ class Rows(Case):
         path = self.write("mine.json", json.dumps({**MACHINE, "memory_efficiency": 0.1}))
         row, = self.predict({}, words=["-m", path])
         self.assertGreater(float(row["predicted_secs"]), self.secs())
+
+    def test_files(self):
+        """Machines and software by path."""
+        machine = self.write("mine.json", json.dumps({**MACHINE, "bf16": {"most": 0.4}}))
+        software = self.write("soft.json", json.dumps({"name": "soft", "aliases": ["Soft 3"],
+                                                       "factors": {"products": 0.5, "attention": 1}}))
+        named, mine, slow, both, _ = rows = self.predict({}, {"machine": machine}, {"software": software},
+                                                         {"machine": machine, "software": software},
+                                                         {"software": "nemo"})
+        self.assertEqual([row["why_skipped"] for row in rows], [""] * 5)
+        secs = [float(row["predicted_secs"]) for row in (named, mine, slow, both)]
+        self.assertGreater(min(secs[1:3]), 1.3 * secs[0])
+        self.assertGreater(secs[3], 1.3 * max(secs[1:3]))
+        os.mkdir(self.path("software"))
+        os.rename(software, self.path("software/soft.json"))
+        by_alias, by_option = self.predict({"software": "soft 3.1"}, {"software": "Nemo"})[0], \
+            self.predict({}, words=["--software", "soft"])[0]
+        self.assertEqual({row["predicted_secs"] for row in (by_alias, by_option)}, {slow["predicted_secs"]})
+        self.refused("software'", "no software is named \"sift\"", "nearest: \"soft\"", software="sift")
+        self.refused("software'", "none.json", software=self.path("none.json"))
+
+    def test_provenance_is_not_read(self):
+        self.assertEqual(self.secs(date="2025-04", url="https://a.org/?a=b,c", note="by hand, \"twice\""), self.secs())
+
+    def test_levels(self):
+        """In the words of plan; those of stages of ZeRO are these stages."""
+        self.assertEqual(self.secs(levels="zero1"), self.secs(zero=1))
+        self.assertEqual(self.secs(levels="all,all"), self.secs(zero=2))
+        self.assertEqual(self.secs(levels="none"), self.secs())
+        self.assertEqual(self.secs(gpus=16, levels="node,all"), self.secs(gpus=16, levels="8,16"))
+        self.refused("levels'", "neither GP,OP", levels="8")
+        self.refused("levels'", "neither GP,OP", levels="zero3")
+        self.refused("levels'", "column zero", levels="8,8", zero=1)
+
+    def test_context_parallelism(self):
+        """Rows are halved; attention of a whole sequence stays, and its keys and values travel."""
+        pairs = {"gpus": 16, "batch": 16, "micro_batch": 1}
+        one, half, alone = self.predict(pairs, {**pairs, "cp": 2}, {**pairs, "sequence": 512, "batch": 32})
+        self.assertEqual([row["why_skipped"] for row in (one, half, alone)], [""] * 3)
+        self.assertLess(float(half["predicted_memory_gib"]), float(one["predicted_memory_gib"]))
+        self.assertGreater(float(half["predicted_secs"]), float(alone["predicted_secs"]))
+        long = {**pairs, "sequence": 65536, "batch": 8, "gpus": 8, "learned_positions": 0, "recompute": "full",
+                "machine": "DGX H100"}
+        secs = [self.secs(**long, cp=cp) for cp in (1, 2, 4, 8)]  # as much work in each, and little to be sent
+        self.assertLess(max(secs), 1.15 * min(secs))
+        self.refused("cp'", "3 does not divide", cp=3, gpus=24, zero=0)
 
     def test_settings(self):
         secs = self.secs()

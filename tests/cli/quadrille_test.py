@@ -397,7 +397,7 @@ class Command(Case):
                     self.assertTrue(row[key])
         model = next(row for row in json.loads(run("list", "models", "--json").out) if row["name"] == "llama-2-70b")
         self.assertEqual(model["params"], json.loads(run("mem", "llama-2-70b", "--json").out)["params"])
-        self.assert_refused(run("list"), "models or machines")
+        self.assert_refused(run("list"), "models, machines or software")
         self.assert_refused(run("list", "operations"), "cannot list 'operations'")
         self.assert_refused(run("list", "modles"), "did you mean models?")
 
