@@ -36,7 +36,8 @@ static int plan_runs(const qdr_plan *plan, qdr_obstacle *obstacle)
                       plan->pipeline);
     if (plan->context_parts > 1)
         return refuse(obstacle, "context_parts",
-                      "sequences in %d parts, but this runtime has no context parallelism; plan again without it",
+                      "sequences in %" PRId64
+                      " parts, but this runtime has no context parallelism; plan again without it",
                       plan->context_parts);
     return 1;
 }

@@ -80,7 +80,8 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: overlap %d is not a sum of QDR_OVERLAP_ flags", plan->overlap);
     if (plan->context_parts < 0 || (plan->context_parts > 1 && (plan->z * plan->d) % plan->context_parts))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
-                        "plan: sequences in %d parts, but z·d is %d; use a divisor of it, or 0 for whole sequences",
+                        "plan: sequences in %" PRId64
+                        " parts, but z·d is %d; use a divisor of it, or 0 for whole sequences",
                         plan->context_parts, plan->z * plan->d);
     if (plan->batch < 1 || plan->micro_batch < 0 || plan->sequence < 0)
         return QDR_FAIL(QDR_ERR_SHAPE,

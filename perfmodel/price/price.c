@@ -161,7 +161,7 @@ static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task 
 {
     const int backward = task->work.cost == QDRI_COST_SCORES_BACKWARD;
     const double context = (double)task->kernel.u.attention.context;
-    const int parts = p->plan->context_parts > 1 ? p->plan->context_parts : 1;
+    const double parts = p->plan->context_parts > 1 ? (double)p->plan->context_parts : 1;
     const double n_heads = parts * (double)task->m / context * (double)task->kernel.u.attention.n_heads;
     const double scores = n_heads * context * context;
     const double share = backward ? 0.55 : 0.45; /* softmax reads once more in backward */
@@ -179,7 +179,7 @@ static qdri_task_price unfused_attention(const qdri_pricing *p, const qdri_task 
 /* How many times as many positions are seen as in a part of the sequence. */
 static double longer(const qdri_pricing *p, const qdri_task *task)
 {
-    const double part = (double)task->kernel.u.attention.context, whole = part * p->plan->context_parts;
+    const double part = (double)task->kernel.u.attention.context, whole = part * (double)p->plan->context_parts;
     const double window = (double)task->kernel.u.attention.window;
     return window < part ? qdri_mean_seen(whole, window) / qdri_mean_seen(part, window)
                          : qdri_mean_seen(whole, whole) / qdri_mean_seen(part, part);
@@ -190,12 +190,12 @@ static double ring_secs(const qdri_pricing *p, const qdri_task *task)
 {
     const qdr_plan *plan = p->plan;
     const int n_ranks = plan->x * plan->y * plan->z * plan->d * (plan->pipeline > 1 ? plan->pipeline : 1);
-    const qdri_group ring = qdri_group_make(p->machine, plan->context_parts, plan->x * plan->y, n_ranks);
+    const qdri_group ring = qdri_group_make(p->machine, (int)plan->context_parts, plan->x * plan->y, n_ranks);
     const qdri_ways ways = qdri_ways_make(p->machine, &ring);
     const double elems = 2 * (double)task->m * (double)task->kernel.u.attention.n_kv_heads *
                          (double)task->kernel.u.attention.head_size;
     const int times = task->work.cost == QDRI_COST_SCORES_BACKWARD ? 2 : 1;
-    return (plan->context_parts - 1) *
+    return (double)(plan->context_parts - 1) *
            qdri_coll_secs(&ways, QDR_SEND_RECV, times * elems * (double)qdr_dtype_bytes(task->dtype));
 }
 

@@ -130,7 +130,7 @@ static int set_network(reader *r)
                           (long long)parts, (long long)sequence);
     r->plan.sequence = sequence / parts;
     r->plan.batch *= parts;
-    r->plan.context_parts = parts > 1 ? (int)parts : 0;
+    r->plan.context_parts = parts > 1 ? parts : 0;
     return EXIT_OK;
 }
 

@@ -110,7 +110,11 @@ static qdri_task attention(int backward, double bytes)
     const double pairs = SEQUENCES * HEADS * (double)CONTEXT * CONTEXT;
     return (qdri_task){.kind = QDRI_TASK_KERNEL,
                        .kernel = {.kind = backward ? QDRI_K_ATTENTION_BACKWARD : QDRI_K_ATTENTION_FORWARD,
-                                  .u.attention = {.context = CONTEXT, .n_heads = HEADS, .head_size = HEAD_SIZE}},
+                                  .u.attention = {.context = CONTEXT,
+                                                   .window = CONTEXT,
+                                                   .n_heads = HEADS,
+                                                   .n_kv_heads = HEADS / 2,
+                                                   .head_size = HEAD_SIZE}},
                        .dtype = QDR_F32,
                        .m = SEQUENCES * CONTEXT,
                        .n = HEADS * HEAD_SIZE,
@@ -156,6 +160,33 @@ TEST(fused_attention)
     assert_price("backward", price_of(&machine, &backward), 2, 10 * pairs * HEAD_SIZE / (0.25 * PEAK));
     forward = attention(0, 1e9);
     assert_price("memory", price_of(&machine, &forward), 1, 1e9 / MEMORY);
+}
+
+/* Of a sequence in four parts the positions of all are seen, on average (4 n + 1) / (n + 1) times as many; a window
+ * that is shorter than a part hides what it hid; three times keys and values of a part come from the rank before. */
+TEST(attention_of_parts)
+{
+    const double flops = 4.0 * SEQUENCES * HEADS * CONTEXT * CONTEXT * HEAD_SIZE;
+    const qdr_plan plan = {.x = 1, .y = 1, .z = 2, .d = 2, .context_parts = 4};
+    qdr_machine machine = machine_of();
+    qdri_task forward = attention(0, 1e3), backward = attention(1, 1e3);
+    machine.attention_efficiency = 0.25;
+    const double more = (4 * CONTEXT + 1) / (CONTEXT + 1.0);
+    assert_price("forward", price_on(&machine, plan, &forward), 1, more * flops / (0.25 * PEAK));
+    assert_price("backward", price_on(&machine, plan, &backward), 2, more * 2.5 * flops / (0.25 * PEAK));
+    forward.kernel.u.attention.window = 16;
+    const double part = 16 - 16 * 15 / (2.0 * CONTEXT), whole = 16 - 16 * 15 / (8.0 * CONTEXT);
+    assert_price("window", price_on(&machine, plan, &forward), 1, whole / part * flops / (0.25 * PEAK));
+    machine.links[0].rank_bytes_per_sec = 1e9;
+    const double bytes = 4 * 2.0 * SEQUENCES * CONTEXT * (HEADS / 2.0) * HEAD_SIZE;
+    const double message = 6 * USEC + bytes / 1e9, again = 6 * USEC + 2 * bytes / 1e9;
+    assert_price("ring", price_on(&machine, plan, &forward), 1, 3 * message);
+    machine.attention_efficiency = 1;
+    assert_price("ring backward", price_on(&machine, plan, &backward), 2, 3 * again);
+    machine.attention_efficiency = 0;
+    machine.software.score_bytes = 20;
+    const double pairs = 4.0 * SEQUENCES * HEADS * CONTEXT * CONTEXT, product = 2 * pairs * HEAD_SIZE / (0.5 * PEAK);
+    assert_price("unfused", price_on(&machine, plan, &forward), 4, 2 * product + pairs * 0.45 * 20 / MEMORY);
 }
 
 /* ---- products ---- */

@@ -172,6 +172,7 @@ static whole_plan any_plan(uint64_t *seed)
     plan->pipeline = (int)(test_random(seed) % 4);
     plan->interleave = (int)(test_random(seed) % 3);
     plan->threads = (int64_t)(test_random(seed) % 4);
+    plan->context_parts = (int)(test_random(seed) % 3);
     static const char *const codecs[] = {"none", "hybrid", "aggressive,least=1000,inside", "none,x.activation=zfp:9",
                                          "safe,d.gradient=int4/64+hadamard+feedback+stochastic,xy=raw"};
     CHECK_OK(qdr_codecs_parse(codecs[test_random(seed) % 5], &plan->codecs));
@@ -186,6 +187,8 @@ static void check_same(const qdr_plan *a, const qdr_plan *b)
     assert_true(a->sequence == b->sequence && a->overlap == b->overlap);
     assert_true(a->gradient_parts == b->gradient_parts && a->optimizer_parts == b->optimizer_parts);
     assert_true(a->pipeline == b->pipeline && a->interleave == b->interleave && a->threads == b->threads);
+    assert_true(a->pipeline == b->pipeline && a->interleave == b->interleave);
+    assert_true(a->context_parts == b->context_parts);
     assert_string_equal(a->order, b->order);
     assert_true(qdri_codecs_are_same(&a->codecs, &b->codecs));
 }
