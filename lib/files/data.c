@@ -140,12 +140,13 @@ static qdr_status unknown_name(const char *room, const char *noun, const char *k
                         "%s: no %s is named \"%s\", and no data files are installed; set QDR_DATA_PATH to a folder "
                         "that contains %s/NAME.json, or name a file",
                         room, noun, shown, kind);
-    const int is_listed = strcmp(kind, "models") == 0 || strcmp(kind, "machines") == 0;
+    const int has_plural = strcmp(kind, noun) != 0; /* there is no plural of software */
+    const int is_listed = !has_plural || strcmp(kind, "models") == 0 || strcmp(kind, "machines") == 0;
     return QDR_FAIL(
         QDR_ERR_ARGUMENT,
-        "%s: none of the %d %ss is named \"%s\"%s%s (%s%s%sthe name of a file has a slash or ends in .json)", room, n,
-        noun, shown, *nearest ? "; nearest: " : "", nearest, is_listed ? "see quadrille list " : "",
-        is_listed ? kind : "", is_listed ? "; " : "");
+        "%s: none of the %d %s%s%s is named \"%s\"%s%s (%s%s%sthe name of a file has a slash or ends in .json)", room,
+        n, has_plural ? "" : "kinds of ", noun, has_plural ? "s" : "", shown, *nearest ? "; nearest: " : "", nearest,
+        is_listed ? "see quadrille list " : "", is_listed ? kind : "", is_listed ? "; " : "");
 }
 
 /* The only name that is spelled like this one but for case, dashes, dots and underscores; "": none, or several. */

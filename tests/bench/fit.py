@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fits constants of machines to measured runs, and evaluates them on models that were left out.
+"""Fits constants of machines and of software to measured runs, and evaluates them on runs that were left out.
 
-usage: fit.py QUADRILLE RUNS.csv [--leave-one-out]
+usage: fit.py QUADRILLE RUNS.csv... [--leave-one-out]
 
-RUNS.csv is a table as strict_tables.py makes it for quadrille predict. Each part below names the sources whose rows it
-is fitted to and the constants that it may change; all others keep the values of their files. Least squares on the
-logarithm of predicted / measured time by the Levenberg-Marquardt method, with weights that reduce the influence of
-outliers. With --leave-one-out every model is evaluated with constants that were fitted without any of its rows on that
-machine. Prints the constants and the errors by source. Standard library only.
+RUNS.csv are tables as strict_tables.py makes them for quadrille predict. Each part below names the rows that it is
+fitted to, by source or by software, and the constants that it may change; all others keep the values of their files.
+Least squares on the logarithm of predicted / measured time by the Levenberg-Marquardt method, with weights that reduce
+the influence of outliers. With --leave-one-out every model is evaluated with constants of the machine that were fitted
+without any of its rows there, and every cluster, and every model, with those of the software that were fitted without
+any of its rows. Prints the constants and the errors. Standard library only.
 """
 import csv
+import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,27 +50,66 @@ PARTS = [
         ("step", 19700.0, ["hf-cluster:software.step_us"]),
     ]),
 ]
+
+FIRST = 0.85  # of the factors of a software of which nothing is known
+
+
+def software(name, sources, factors=("products", "attention")):
+    """A part that fits factors of a software, for all machines. Sources may come with the machine to be taken, one that
+    was not fitted to them."""
+    return (name, [(source, 1.0) for source in sources], 0.08,
+            [(factor, FIRST, [f"software/{name}:factors.{factor}"]) for factor in factors], sources)
+
+
+SOFTWARE = [
+    software("megatron-2021", {"Narayanan 2021, table 1": "dgx-a100", "vTrain, several nodes": "dgx-a100",
+                               "Korthikanti 2022": "dgx-a100"}, ["products"]),
+    software("megatron-deepspeed", {"BLOOM chronicles": None, "MT-NLG 530B": "dgx-a100-40gb"}, ["products"]),
+    software("nanotron", {"HF ultra-scale playbook": "dgx-h100"}, ["products", "kernels"]),
+    software("foundry", {"MPT (llm-foundry)": None}),
+    software("torchtitan", {"torchtitan 2024-12": None, "torchtitan asyncTP": None}),
+    software("fsdp-compiled", {"FSDP, compiled, A100": None}),
+    # Of two networks alone: the third shows what that is worth.
+    software("nemo", {"NeMo H100 llama-3.1-8b (cp 2 as dp)": None, "NeMo H100 nemotron4-15b": None}),
+]
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "perfmodel")
 AT_MOST_ONE = ("most", "memory_efficiency", "odd_factor")
 PRIOR = 0.05  # weight of the initial value, on the logarithm: constants that no row determines keep it
+SOFTWARE_PRIOR = 0.5  # a few rows of one or two networks do not tell products from attention
+
+
+def set_software(folder, setting):
+    """software/NAME:GROUP.KEY=VALUE, in a copy of its file."""
+    name, key, value = re.fullmatch("(.*):(.*)=(.*)", setting).groups()
+    path = os.path.join(folder, name + ".json")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path if os.path.exists(path) else os.path.join(DATA, name + ".json"), encoding="utf-8") as file:
+        content = json.load(file)
+    group, key = key.split(".")
+    content.setdefault(group, {})[key] = float(value)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file)
 
 
 class Runs:
-    """The rows of a part, and their measured times."""
+    """The rows of a part, and their measured times. software: of all of them; None: what they say."""
 
-    def __init__(self, command, path, sources):
-        self.command = command
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            self.columns = reader.fieldnames
-            rows = list(reader)
+    def __init__(self, command, paths, sources, name=None, machines=None):
+        self.command, self.columns, rows = command, [], []
+        for path in paths:
+            with open(path, newline="", encoding="utf-8-sig") as file:
+                rows += list(csv.DictReader(file))
         self.rows, self.weights = [], []
         for row in rows:
             weight = dict(sources).get(row["source"])
             if weight:
+                row["software"] = name or row.get("software", "")
+                row["cluster"], row["machine"] = row["machine"], (machines or {}).get(row["source"]) or row["machine"]
+                self.columns += [column for column in row if column not in [*self.columns, "cluster"]]
                 self.rows.append(row)
                 self.weights.append(weight)
         self.file = tempfile.NamedTemporaryFile("w", suffix=".csv", newline="", encoding="utf-8")
-        writer = csv.DictWriter(self.file, self.columns)
+        writer = csv.DictWriter(self.file, self.columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(self.rows)
         self.file.flush()
@@ -79,8 +121,13 @@ class Runs:
             out = os.path.join(folder, "out.csv")
             words = [self.command, "predict", self.file.name, "-o", out]
             for setting in settings:
-                words += ["--set", setting]
-            done = subprocess.run(words, capture_output=True, text=True)
+                if setting.startswith("software/"):
+                    set_software(folder, setting)
+                else:
+                    words += ["--set", setting]
+            data = os.environ.get("QDR_DATA_PATH", "")
+            done = subprocess.run(words, capture_output=True, text=True,
+                                  env={**os.environ, "QDR_DATA_PATH": folder + (":" + data if data else "")})
             if done.returncode:
                 sys.exit(done.stderr)
             with open(out, newline="", encoding="utf-8") as file:
@@ -125,11 +172,12 @@ def solve(matrix, right):
 
 def fit(runs, constants, scale, left_out=()):
     """Logarithms of the constants."""
+    prior = SOFTWARE_PRIOR if constants[0][2][0].startswith("software/") else PRIOR
     first = [math.log(value) for _, value, _ in constants]
     use = [i for i in range(len(runs.rows)) if i not in left_out]
 
     def cost_of(logs, x):
-        cost = sum((p - q) ** 2 for p, q in zip(x, first)) * PRIOR ** 2 / scale ** 2
+        cost = sum((p - q) ** 2 for p, q in zip(x, first)) * prior ** 2 / scale ** 2
         for i in use:
             if logs[i] is not None:  # Cauchy's loss
                 cost += runs.weights[i] ** 2 * math.log(1 + (logs[i] / scale) ** 2)
@@ -151,9 +199,9 @@ def fit(runs, constants, scale, left_out=()):
         matrix = [[sum(w * slopes[a][i] * slopes[b][i] for i, w in weights.items()) for b in range(n)]
                   for a in range(n)]
         right = [-sum(w * slopes[a][i] * logs[i] for i, w in weights.items())
-                 - (x[a] - first[a]) * PRIOR ** 2 / scale ** 2 for a in range(n)]
+                 - (x[a] - first[a]) * prior ** 2 / scale ** 2 for a in range(n)]
         for a in range(n):
-            matrix[a][a] += PRIOR ** 2 / scale ** 2
+            matrix[a][a] += prior ** 2 / scale ** 2
         for _ in range(6):
             damped = [[v * (1 + damping) if a == b else v for b, v in enumerate(row)] for a, row in enumerate(matrix)]
             trial = [p + q for p, q in zip(x, solve(damped, right))]
@@ -200,12 +248,24 @@ def spearman(a, b):
     return cov / math.sqrt(var) if var > 0 else 0.0
 
 
-def judge(runs, logs, title):
-    """One line for each source."""
+def source_of(row):
+    return row["source"]
+
+
+def network_of(row):
+    return row["model"]
+
+
+def cluster_of(row):
+    return re.sub(r" \(.*", "", row["cluster"])
+
+
+def judge(runs, logs, title, kind_of=source_of):
+    """One line for each source, or another kind of rows."""
     sources = {}
     for row, log, secs in zip(runs.rows, logs, runs.measured):
         if log is not None:
-            sources.setdefault(row["source"], []).append((row, log, secs))
+            sources.setdefault(kind_of(row), []).append((row, log, secs))
     for source, rows in sources.items():
         errors = [abs(math.exp(log) - 1) for _, log, _ in rows]
         groups = {}
@@ -222,10 +282,11 @@ def judge(runs, logs, title):
         print(line, flush=True)
 
 
-def leave_one_out(runs, constants, scale):
+def leave_one_out(runs, constants, scale, kind_of=model_of):
+    """Each kind of row by constants that were fitted without it."""
     logs = [None] * len(runs.rows)
-    for model in sorted({model_of(row) for row in runs.rows}, key=str):
-        left_out = {i for i, row in enumerate(runs.rows) if model_of(row) == model}
+    for kind in sorted({kind_of(row) for row in runs.rows}, key=str):
+        left_out = {i for i, row in enumerate(runs.rows) if kind_of(row) == kind}
         now = runs.logs(settings_of(constants, fit(runs, constants, scale, left_out)))
         for i in left_out:
             logs[i] = now[i]
@@ -234,10 +295,11 @@ def leave_one_out(runs, constants, scale):
 
 def main():
     words = [w for w in sys.argv[1:] if not w.startswith("-")]
-    if len(words) != 2 or "-h" in sys.argv or "--help" in sys.argv:
+    if len(words) < 2 or "-h" in sys.argv or "--help" in sys.argv:
         sys.exit(__doc__)
-    for name, sources, scale, constants in PARTS:
-        runs = Runs(words[0], words[1], sources)
+    for name, sources, scale, constants, *machines in PARTS + SOFTWARE:
+        is_software = bool(machines)
+        runs = Runs(words[0], words[1:], sources, name if is_software else None, *machines)
         print(f"# {name}: {len(runs.rows)} rows, {len(constants)} constants", flush=True)
         if not runs.rows:
             continue
@@ -245,8 +307,11 @@ def main():
         x = fit(runs, constants, scale)
         print("fitted:", ", ".join(f"{constant[0]} {math.exp(log):.4g}" for constant, log in zip(constants, x)))
         judge(runs, runs.logs(settings_of(constants, x)), "fitted")
-        if "--leave-one-out" in sys.argv:
+        if "--leave-one-out" in sys.argv and not is_software:
             judge(runs, leave_one_out(runs, constants, scale), "left out")
+        if is_software:
+            judge(runs, leave_one_out(runs, constants, scale, cluster_of), "other clusters", cluster_of)
+            judge(runs, leave_one_out(runs, constants, scale, network_of), "other networks", network_of)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ RANKS_OF_NODE = 8  # of rows that shard inside a node and say no more
 PEAK_TFLOPS = {"A100": 312, "H100": 989.4, "H200": 989.4, "B200": 2250}  # bf16, of rows that state their share of it
 SHAPE = ("layers", "hidden", "heads", "vocab")
 DETAILS = ("kv_heads", "head_size", "ffn", "gated", "tied", "learned_positions", "biases", "norm")
-RUN_COLUMNS = ("source", "machine", "model", "gpus", "tp", "pp", "dp", "cp", "ep", "zero", "shards", "interleave",
-               "layout", "overlap", "recompute", "dtype", "batch", "micro_batch", "sequence", *SHAPE, *DETAILS,
-               "step_secs", "memory_gib", "skip")
+RUN_COLUMNS = ("source", "machine", "software", "model", "gpus", "tp", "pp", "dp", "cp", "ep", "zero", "shards",
+               "interleave", "layout", "overlap", "recompute", "dtype", "batch", "micro_batch", "sequence", *SHAPE,
+               *DETAILS, "step_secs", "memory_gib", "skip")
 COLLECTIVE_COLUMNS = ("source", "machine", "collective", "gpus", "nodes", "strided", "alone", "algorithm", "bytes",
                       "bytes_most", "secs", "skip")
 
@@ -50,7 +50,7 @@ def stop(sentence):
 
 # ---- what tables leave out ----
 
-FIELDS = {**dict.fromkeys(("source", "model", "title", "reason", "machine", "network", "skip"), str),
+FIELDS = {**dict.fromkeys(("source", "model", "title", "reason", "machine", "software", "network", "skip"), str),
           **dict.fromkeys((*SHAPE, *DETAILS, "sequence", "micro_batch", "interleave", "zero", "flops_recomputed",
                            "bytes", "bytes_most", "alone"), int),
           "replaces": bool, "norm": ("layer", "rms"), "recompute": ("none", "attention", "full"),
@@ -226,7 +226,8 @@ class Run:
         self.way = plain(row.get("other_parallelism", ""))
         self.text = plain("; ".join((self.way, row.get("machine", ""), row.get("notes", ""))))
         self.out = {"source": self.assumed.title(source), "model": self.model,
-                    "machine": self.assumed.pick("machine", row.get("machine") or None)}
+                    "machine": self.assumed.pick("machine", row.get("machine") or None),
+                    "software": self.assumed.pick("software", row.get("software") or None)}
 
     def strict(self):
         try:
@@ -243,7 +244,7 @@ class Run:
 
     def is_foreign(self):
         """The command itself skips what the model does not have."""
-        return self.out.get("dtype") == "fp8" or any((self.out.get(way) or 1) > 1 for way in ("cp", "ep"))
+        return self.out.get("dtype") == "fp8" or (self.out.get("ep") or 1) > 1
 
     def set_possible(self):
         reason = self.assumed.pick("skip")
@@ -264,9 +265,12 @@ class Run:
         if not gpus:
             raise Skip("n_gpus is missing")
         tp, pp, dp = self.ranks("tp"), self.ranks("pp"), whole(self.row, "dp")
-        if gpus % (tp * pp) or dp not in (None, gpus // (tp * pp)):
-            raise Skip(f"n_gpus is {gpus}, which is not tp · pp · dp = {tp} · {pp} · {dp or 'dp'}")
-        self.gpus, self.dp = gpus, gpus // (tp * pp)
+        cp = self.out["cp"] or 1
+        own = gpus // (tp * pp * cp)
+        if gpus % (tp * pp * cp) or dp not in (None, own, own * cp):  # some count the ranks of cp as dp, too
+            by_cp = f" · {cp}" if cp > 1 else ""
+            raise Skip(f"n_gpus is {gpus}, which is not tp · pp · dp = {tp} · {pp} · {dp or 'dp'}{by_cp}")
+        self.gpus, self.dp = gpus, own
         zero = self.assumed.pick("zero", zero_stage(self.way))
         self.out.update(gpus=gpus, tp=tp, pp=pp, dp=self.dp, zero=zero)
         if zero == 3 and re.search(HYBRID, self.way):
@@ -276,10 +280,11 @@ class Run:
         """"HSDP 4x8" are 4 copies of 8 shards, "HSDP 8" are 8 shards, and "HSDP" those inside a node."""
         match = number_after(HYBRID, self.way)
         behind = match and re.match(r"x(\d+)", self.way[match.end():])
-        first = int(float(match[1])) if match else min(self.dp, max(RANKS_OF_NODE // tp, 1))
+        dp = self.dp * (self.out["cp"] or 1)
+        first = int(float(match[1])) if match else min(dp, max(RANKS_OF_NODE // tp, 1))
         shards, copies = (int(behind[1]), first) if behind else (first, None)
-        if not shards or self.dp % shards or copies not in (None, self.dp // shards):
-            raise Skip(f"HSDP: {shards} shards and {copies or 1} copies of them are not dp = {self.dp}")
+        if not shards or dp % shards or copies not in (None, dp // shards):
+            raise Skip(f"HSDP: {shards} shards and {copies or 1} copies of them are not dp = {dp}")
         return shards
 
     def set_network(self):

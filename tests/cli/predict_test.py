@@ -134,7 +134,8 @@ class Rows(Case):
         self.assertEqual(len(set(memory)), 4)
 
     def test_skipped(self):
-        for change, words in (({"dtype": "fp8"}, "FP8"), ({"ep": 4}, "expert parallelism"), ({"skip": "it was broken"}, "it was broken"),
+        for change, words in (({"dtype": "fp8"}, "FP8"), ({"ep": 4}, "expert parallelism"),
+                              ({"skip": "it was broken"}, "it was broken"),
                               ({"skip": "it was empty", "gpus": "", "batch": "", "step_secs": "", **NONE}, "was empty"),
                               ({"dtype": "fp8", "gpus": "", "step_secs": ""}, "FP8"),
                               ({"step_secs": 500}, "utilisation below 0.5 %"), ({"pp": 8, "layers": 4}, "stages")):

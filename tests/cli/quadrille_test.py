@@ -368,6 +368,9 @@ class Command(Case):
         self.assert_refused(done, '"nope"', "quadrille list machines")
         self.assertNotIn("nearest", done.err)
         self.assert_refused(run("mem", "bert"), '"bert"', "quadrille list models")
+        words = ["plan", "gpt2", "-n", "4", "--machine", "laptop", "--software"]
+        self.assert_refused(run(*words, "nemmo"), '"nemmo"', "nearest: nemo", "quadrille list software")
+        self.assert_refused(run("mem", "gpt2", "--software", "nemo"), "need --machine")
         setting = ["plan", "gpt2", "-n", "4", "--machine", "laptop", "--set"]
         self.assert_refused(run(*setting, "f32.mots=1"), "did you mean 'f32.most'?")
         done = run(*setting, "foo=1")
@@ -385,7 +388,8 @@ class Command(Case):
         self.assert_refused(done, "nothing-known")
 
     def test_list(self):
-        for what, name, key in (("models", "llama-2-70b", "params"), ("machines", "dgx-h100", "ranks_per_node")):
+        for what, name, key in (("models", "llama-2-70b", "params"), ("machines", "dgx-h100", "ranks_per_node"),
+                                ("software", "nemo", "products")):
             with self.subTest(what=what):
                 text, data = run("list", what), run("list", what, "--json")
                 self.assertEqual((text.returncode, text.err, data.returncode, data.err), (0, "", 0, ""))

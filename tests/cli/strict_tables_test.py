@@ -206,9 +206,14 @@ class Ways(Case):
                        {"tflops_per_gpu": AGAIN / 0.5 / 8e12, "notes": "full recompute; TFLOP/s incl. recompute"}):
             self.assertAlmostEqual(float(self.row(**{**each, **change})["step_secs"]), 0.5, 9, change)
 
+    def test_context_parallelism(self):
+        for dp in "", 8, 4:  # with and without its ranks
+            row = self.row(other_parallelism="CP2", dp=dp)
+            self.assertEqual((row["cp"], row["dp"]), ("2", "4"))
+
     def test_skipped(self):
         for change, words in (({"other_parallelism": "FP8"}, "FP8"), ({"notes": "Float8"}, "FP8"),
-                              ({"other_parallelism": "CP2"}, "context parallelism"),
+                              ({"other_parallelism": "CP 3"}, "n_gpus is 8, which is not"),
                               ({"other_parallelism": "EP 4"}, "expert parallelism"),
                               ({"other_parallelism": "FP8", "tp": ""}, "FP8"),
                               ({"tp": ""}, "tp is missing: the parallelism of the run is unknown"),

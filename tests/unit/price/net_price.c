@@ -369,7 +369,7 @@ TEST(samples_cost_what_tasks_cost)
 /* The model prices what a task's kernels do, not what they compute: any kind costs the same. */
 TEST(kinds_of_kernels_are_alike)
 {
-    static const char *const machines[] = {"laptop", "dgx-a100", "jean-zay"};
+    static const char *const machines[] = {"laptop", "dgx-a100", "selene-2022"};
     const qdr_network network = network_of(0, 1);
     const qdr_plan plan = {QDR_INIT(qdr_plan), .x = 4, .y = 2, .z = 2, .d = 1, .batch = 8};
     int n_kernels = 0;
