@@ -125,6 +125,25 @@ static void set_neutral(qdr_machine *machine)
     machine->collectives.protocols[0] = (qdr_machine_protocol){.step_factor = 1, .rate_factor = 1};
 }
 
+/* For qdri_data_resolve(): machines whose device begins with `name` ("H100"). */
+static int with_device(const char *name, const char **list, int n)
+{
+    static _Thread_local int is_asking; /* a file may be based on an unknown name, too */
+    int n_near = 0;
+    if (is_asking) return 0;
+    is_asking = 1;
+    for (int i = 0; i < n; i++) {
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
+        if (qdr_machine_load(list[i], &machine) != QDR_OK) continue; /* a broken file is not a suggestion */
+        if (!qdri_name_begins(name, machine.device)) continue;
+        const char *near = list[i];
+        memmove(list + n_near + 1, list + n_near, (size_t)(i - n_near) * sizeof *list);
+        list[n_near++] = near;
+    }
+    is_asking = 0;
+    return n_near;
+}
+
 static qdr_status load(const qdri_file_kind *kind, const char *name_or_path, int depth, void *item);
 
 static qdr_status read_document(const qdri_json *document, const qdri_file_kind *kind, int depth, void *item)
@@ -145,7 +164,8 @@ static qdr_status load(const qdri_file_kind *kind, const char *name_or_path, int
 {
     char path[QDRI_DATA_PATH_BYTES];
     qdri_json *document = NULL;
-    QDR_TRY(qdri_data_resolve(kind->noun, kind->noun, kind->folder, name_or_path, kind->prefer, path));
+    QDR_TRY(
+        qdri_data_resolve(kind->noun, kind->noun, kind->folder, name_or_path, kind->device ? with_device : NULL, path));
     QDR_TRY(qdri_json_load(path, &document));
     const qdr_status status = read_document(document, kind, depth, item);
     qdri_json_free(&document);
@@ -174,24 +194,6 @@ qdr_status qdri_file_list(const qdri_file_kind *kind, qdr_name_fn each, void *us
     for (int i = 0; i < names.n; i++) each(names.names[i], user);
     qdri_data_names_free(&names);
     return QDR_OK;
-}
-
-int qdri_machine_prefer(const char *name, const char **list, int n)
-{
-    static _Thread_local int is_asking; /* a file may be based on an unknown name, too */
-    int n_near = 0;
-    if (is_asking) return 0;
-    is_asking = 1;
-    for (int i = 0; i < n; i++) {
-        qdr_machine machine = {QDR_INIT(qdr_machine)};
-        if (qdr_machine_load(list[i], &machine) != QDR_OK) continue; /* a broken file is not a suggestion */
-        if (!qdri_name_begins(name, machine.device)) continue;
-        const char *near = list[i];
-        memmove(list + n_near + 1, list + n_near, (size_t)(i - n_near) * sizeof *list);
-        list[n_near++] = near;
-    }
-    is_asking = 0;
-    return n_near;
 }
 
 /* ---- required values ---- */

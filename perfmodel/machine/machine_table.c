@@ -177,8 +177,7 @@ const qdri_file_kind qdri_machine_kind = {"machine",
                                           qdri_machine_sections,
                                           qdri_machine_lists,
                                           offsetof(qdr_machine, name),
-                                          offsetof(qdr_machine, device),
-                                          qdri_machine_prefer};
+                                          offsetof(qdr_machine, device)};
 const qdri_file_kind qdri_software_kind = {.noun = "software",
                                            .folder = "software",
                                            .sections = software_sections,

@@ -55,7 +55,6 @@ typedef struct qdri_file_kind {
     const qdri_machine_section *sections;
     const qdri_machine_list *lists;
     size_t name, device; /* where its names are; device 0: it has none */
-    qdri_data_prefer_fn prefer;
 } qdri_file_kind;
 extern const qdri_file_kind qdri_machine_kind, qdri_software_kind;
 
@@ -73,8 +72,5 @@ qdr_status qdri_file_parse(const qdri_file_kind *kind, const char *text, size_t 
 /* The name of the file whose name is `text`, or one of whose aliases `text` equals or begins with. */
 qdr_status qdri_file_find(const qdri_file_kind *kind, const char *text, char name[QDRI_DATA_NAME_BYTES]);
 qdr_status qdri_file_list(const qdri_file_kind *kind, qdr_name_fn each, void *user);
-
-/* For qdri_data_resolve(): machines whose device name begins with `name` ("H100"). */
-int qdri_machine_prefer(const char *name, const char **list, int n);
 
 #endif
