@@ -207,7 +207,8 @@ QDR_API QDR_NODISCARD qdr_status qdr_machine_parse(const char *text, size_t byte
 QDR_API QDR_NODISCARD qdr_status qdr_machine_check(const qdr_machine *machine, const char *name);
 /** Changes how many ranks share a node. Links that joined a node join n_ranks ranks then, and wider ones as many nodes
  * as before. Of the links within a node those go that join no more ranks than others inside them, or a number that does
- * not divide n_ranks; with one rank a node all go, and the rank has its node's adapters to itself.
+ * not divide n_ranks; with one rank a node all go. Fewer GPUs of a node have as much smaller a part of its adapters,
+ * rounded up; ranks of a processor have all.
  *  @retval QDR_ERR_ARGUMENT  NULL, or n_ranks < 1 */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_set_ranks_per_node(qdr_machine *machine, int n_ranks);
 /** Finds the machine file whose name is `text`, or one of whose aliases `text` equals or begins with; for the names

@@ -384,6 +384,16 @@ static void remove_link(qdr_machine *machine, int level)
     memmove(&links[level], next, (size_t)(machine->n_links - level) * sizeof *links);
 }
 
+/* Of GPUs each has the adapters near it: fewer GPUs have fewer. Those of a node are the link's that joins nodes. */
+static void share_adapters(const qdr_machine *machine, int n_ranks, qdr_machine_link *links)
+{
+    const int before = machine->ranks_per_node;
+    int l = 0;
+    while (l < machine->n_links && links[l].n_ranks > 0 && links[l].n_ranks <= before) l++;
+    if (!machine->is_gpu || n_ranks >= before || l == machine->n_links) return;
+    links[l].n_adapters = (links[l].n_adapters * n_ranks + before - 1) / before;
+}
+
 qdr_status qdr_machine_set_ranks_per_node(qdr_machine *given, int n_ranks)
 {
     qdr_machine own, *machine = &own;
@@ -391,6 +401,7 @@ qdr_status qdr_machine_set_ranks_per_node(qdr_machine *given, int n_ranks)
     if (n_ranks < 1) return QDR_FAIL(QDR_ERR_ARGUMENT, "machine: %d ranks a node; use 1 or more", n_ranks);
     qdr_machine_link *links = machine->links;
     const int before = machine->ranks_per_node;
+    share_adapters(machine, n_ranks, links);
     machine->ranks_per_node = n_ranks;
     for (int l = 0; l < machine->n_links; l++) {
         const int joined = links[l].n_ranks;

@@ -93,7 +93,19 @@ int machine_set(const char *setting, const char *command, qdr_machine *machine, 
     return fail_loading(why, qdr_machine_set(machine, key, value));
 }
 
-int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why)
+/* The link that joins nodes; the last one, if none does. */
+static int network_level(const qdr_machine *machine)
+{
+    int l = 0;
+    while (l < machine->n_links - 1 && machine->links[l].n_ranks > 0 &&
+           machine->links[l].n_ranks <= machine->ranks_per_node)
+        l++;
+    return l;
+}
+
+static int node_adapters(const qdr_machine *machine) { return machine->links[network_level(machine)].n_adapters; }
+
+int subject_machine(subject *asked, const char *command, qdr_machine *machine, failure *why)
 {
     if (!asked->machine) {
         name_list list = {""};
@@ -103,11 +115,13 @@ int subject_machine(const subject *asked, const char *command, qdr_machine *mach
     *machine = (qdr_machine){QDR_INIT(qdr_machine)};
     if (fail_loading(why, qdr_machine_load(asked->machine, machine))) return why->code;
     if (asked->software && machine_run(asked->software, machine, why)) return why->code;
+    asked->n_adapters_before = node_adapters(machine);
     if (asked->ranks_per_node && fail_status(why, qdr_machine_set_ranks_per_node(machine, (int)asked->ranks_per_node)))
         return why->code;
     if (asked->memory_bytes > 0) machine->memory_bytes = asked->memory_bytes;
     for (int i = 0; i < asked->n_settings; i++)
         if (machine_set(asked->settings[i], command, machine, why)) return why->code;
+    asked->n_adapters = node_adapters(machine);
     return fail_loading(why, qdr_machine_check(machine, machine->name));
 }
 
@@ -256,8 +270,13 @@ void plan_codecs_note(const codec_choice *codec, const qdr_machine *machine, int
     if (*note) each(note, user);
 }
 
-void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user)
+void plan_machine_notes(const subject *asked, const qdr_machine *machine, int n_ranks, note_fn each, void *user)
 {
+    if (asked->ranks_per_node && asked->n_adapters < asked->n_adapters_before)
+        say(each, user,
+            "%d GPU%s a node ha%s %d of its %d network adapters, those nearby; --set links[%d].adapters=%d gives all",
+            machine->ranks_per_node, machine->ranks_per_node > 1 ? "s" : "", machine->ranks_per_node > 1 ? "ve" : "s",
+            asked->n_adapters, asked->n_adapters_before, network_level(machine), asked->n_adapters_before);
     if (!joins_nodes(machine, n_ranks)) return;
     say(each, user,
         "machine %s has no link between nodes (its file has one level) and %d ranks per node: %d ranks are priced "

@@ -17,6 +17,7 @@ typedef struct subject {
     const char *network, *machine; /* names or paths; NULL: not given */
     const char *software; /* a name or path; NULL: that of the machine's file */
     int64_t ranks_per_node; /* 0: the machine's */
+    int n_adapters, n_adapters_before; /* of a node, that subject_machine() found for them, and of the machine's file */
     double memory_bytes; /* of a rank; 0: the machine's */
     const char *settings[MAX_SETTINGS]; /* "KEY=VALUE" of the machine */
     int n_settings;
@@ -35,8 +36,8 @@ int machine_run(const char *software, qdr_machine *machine, failure *why);
 #define SOFTWARE_HELP "what runs on the machine: a name (see quadrille list software) or file"
 /* Applies one setting. */
 int machine_set(const char *setting, const char *command, qdr_machine *machine, failure *why);
-/* Loads the machine and applies the requested changes. */
-int subject_machine(const subject *asked, const char *command, qdr_machine *machine, failure *why);
+/* Loads the machine and applies the requested changes; sets the numbers of adapters. */
+int subject_machine(subject *asked, const char *command, qdr_machine *machine, failure *why);
 
 /* A plan and its prediction. */
 typedef struct planned_grid {
@@ -103,8 +104,8 @@ void plan_padding(const qdr_network *network, const qdr_plan *plan, note_fn each
 void plan_notes(const qdr_network *network, const qdr_plan *plan, int64_t asked_micro_batch, note_fn each, void *user);
 /* A sentence if codecs were asked for, and all ranks are on one node of the machine, between which nothing is coded. */
 void plan_codecs_note(const codec_choice *codec, const qdr_machine *machine, int n_ranks, note_fn each, void *user);
-/* A sentence if ranks of several nodes are priced as if they were on one. */
-void plan_machine_notes(const qdr_machine *machine, int n_ranks, note_fn each, void *user);
+/* Sentences if ranks of several nodes are priced as if they were on one, or have fewer adapters than the machine's. */
+void plan_machine_notes(const subject *asked, const qdr_machine *machine, int n_ranks, note_fn each, void *user);
 
 #define GIB 1073741824.0
 

@@ -242,7 +242,7 @@ static int make_answer(plan_options *options, failure *why)
     answer.options = options;
     answer.network = &network;
     answer.machine = &machine;
-    plan_machine_notes(&machine, options->search.n_ranks, warn, NULL);
+    plan_machine_notes(&options->asked, &machine, options->search.n_ranks, warn, NULL);
     if (!fail_status(why, qdr_model_create(&machine, &network, &answer.model))) {
         progress shown = {.next_secs = process_secs() + 0.5};
         if (isatty(STDERR_FILENO)) {

@@ -449,7 +449,7 @@ static json_t *json_of_answer(const plan_answer *answer, char *const sentences[3
     json_t *padding = json_array(), *notes = json_array();
     plan_padding(answer->network, best, note_append, padding);
     tell_notes(answer, note_append, notes);
-    plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
+    plan_machine_notes(&answer->options->asked, answer->machine, asked->n_ranks, note_append, notes);
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:f, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:s, s:o, s:o}", "model",
         answer->network->name, "machine", answer->machine->name, "ranks", asked->n_ranks, "ranks_per_node",
@@ -493,7 +493,7 @@ void plan_print_none_json(plan_answer *answer, const plan_none *none, const char
         json_array_append_new(helps, json_pack("{s:s, s:o}", "change", none->helps[i].words, "plan",
                                                json_of_least(&none->helps[i].planned)));
     plan_notes(answer->network, least, asked->micro_batch, note_append, notes);
-    plan_machine_notes(answer->machine, asked->n_ranks, note_append, notes);
+    plan_machine_notes(&answer->options->asked, answer->machine, asked->n_ranks, note_append, notes);
     plan_codecs_note(&answer->options->codec, answer->machine, asked->n_ranks, note_append, notes);
     const qdr_fewest_ranks *f = &none->fewest;
     json_t *fewest = f->n_ranks ? json_pack("{s:i, s:b, s:o}", "ranks", f->n_ranks, "none_fewer",

@@ -274,6 +274,22 @@ TEST(ranks_per_node)
         for (int l = 0; l < machine.n_links; l++) assert_int_equal(machine.links[l].n_ranks, cases[i].ranks[l]);
         if (cases[i].n == 1) assert_float_equal(machine.links[0].rank_bytes_per_sec, 100e9, 1);
     }
+    /* Adapters go with GPUs, and stay with a node of processors. */
+    static const struct {
+        const char *name;
+        int n, adapters;
+    } shares[] = {{"dgx-h100", 4, 4}, {"dgx-h100", 1, 1}, {"dgx-h100", 16, 8}, {"jean-zay", 3, 2}, {"jean-zay", 1, 1}};
+    for (int i = 0; i < 5; i++) {
+        qdr_machine machine = {QDR_INIT(qdr_machine)};
+        assert_int_equal(qdr_machine_load(shares[i].name, &machine), QDR_OK);
+        assert_int_equal(qdr_machine_set_ranks_per_node(&machine, shares[i].n), QDR_OK);
+        assert_int_equal(machine.links[machine.n_links - 1].n_adapters, shares[i].adapters);
+        assert_int_equal(qdr_machine_load(shares[i].name, &machine), QDR_OK);
+        const int all = machine.links[machine.n_links - 1].n_adapters;
+        machine.is_gpu = 0;
+        assert_int_equal(qdr_machine_set_ranks_per_node(&machine, shares[i].n), QDR_OK);
+        assert_int_equal(machine.links[machine.n_links - 1].n_adapters, all);
+    }
     assert_int_equal(qdr_machine_list(check_ranks_per_node, NULL), QDR_OK);
     assert_int_equal(qdr_machine_set_ranks_per_node(NULL, 2), QDR_ERR_ARGUMENT);
     qdr_machine machine = {QDR_INIT(qdr_machine)};
