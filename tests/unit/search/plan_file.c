@@ -187,7 +187,6 @@ static void check_same(const qdr_plan *a, const qdr_plan *b)
     assert_true(a->sequence == b->sequence && a->overlap == b->overlap);
     assert_true(a->gradient_parts == b->gradient_parts && a->optimizer_parts == b->optimizer_parts);
     assert_true(a->pipeline == b->pipeline && a->interleave == b->interleave && a->threads == b->threads);
-    assert_true(a->pipeline == b->pipeline && a->interleave == b->interleave);
     assert_true(a->context_parts == b->context_parts);
     assert_string_equal(a->order, b->order);
     assert_true(qdri_codecs_are_same(&a->codecs, &b->codecs));
