@@ -44,7 +44,7 @@ typedef struct training {
     int64_t n_points;
     double train_secs;
     double token_flops; /* to train one, as papers count them: 3 times the forward, without recomputation */
-    double peak_flops; /* per second, of all ranks: of --machine, or as products ran at the start */
+    double peak_flops; /* per second, of all ranks: of --machine, or as products ran at the start; NAN: not known */
     struct { /* for communication, in the steps of this run: seconds of this rank; and what all ranks said last */
         double own, sum, most, of_secs; /* of_secs: train_secs then */
         int64_t next; /* when they are asked again: how many steps have been run */
@@ -92,7 +92,8 @@ void training_log_validation(training *run, double loss);
 /* What this rank has sent so far, on all channels; secs: for which it has waited for that, and computed nothing, and
  * for the text of training; 0 on GPUs. Local. */
 qdr_traffic training_traffic(const training *run);
-/* Sets token_flops and peak_flops, which it measures unless --machine states it. Collective, ranks agree. */
+/* Sets token_flops and peak_flops, which it measures unless --machine states it, or measuring is more work than the run:
+ * then it is NAN. Collective, ranks agree. */
 qdr_status training_find_peak(training *run);
 /* The share of the peak at a speed. */
 double training_peak_share(const training *run, double tokens_per_s);

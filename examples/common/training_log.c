@@ -84,7 +84,7 @@ static json_t *describe(const training *run, const char *older)
     json_t *all = training_note(run, run->first_step);
     json_t *more = json_pack(
         "{s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, "
-        "s:I, s:s, s:f, s:s}",
+        "s:I, s:s}",
         "version", qdr_get_versions()->quadrille, "started", started, "ranks", qdr_context_size(run->ctx), "threads",
         qdr_context_threads(run->ctx), "grid", grid_words(how->grid).text, "order", how->order, "gradient_parts",
         qdr_grid_parts(run->grid, QDR_LEVEL_GRADIENTS), "optimizer_parts",
@@ -94,7 +94,9 @@ static json_t *describe(const training *run, const char *older)
         (json_int_t)network->heads, "kv_heads", (json_int_t)network->kv_heads, "ffn", (json_int_t)network->ffn, "vocab",
         (json_int_t)network->vocab, "tied", network->tied, "sequences_per_forward",
         (json_int_t)run->model.config.n_sequences, "parameters", (json_int_t)gpt_n_parameters(&run->model), "text",
-        run->text.name, "peak_flops", run->peak_flops, "peak_of", peak_of);
+        run->text.name);
+    if (!isnan(run->peak_flops))
+        json_object_update_new(more, json_pack("{s:f, s:s}", "peak_flops", run->peak_flops, "peak_of", peak_of));
     int bad = json_object_del(all, "step") | json_object_del(all, NOTE_CONFIG) |
               json_object_set_new(all, "continues_after", json_integer(run->first_step));
     if (run->again_to > run->first_step) bad |= json_object_set_new(all, "again_to", json_integer(run->again_to));
@@ -141,14 +143,15 @@ qdr_status training_log_step(training *run, const training_step *step)
     TRY(qdr_adamw_norm(run->optimizer, &norm));
     TRY(qdr_adamw_skipped(run->optimizer, &n_skipped));
     qdr_mem_usage(run->ctx, &now, &peak);
-    json_t *line = json_pack("{s:I, s:o, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I}", "step",
-                             (json_int_t)step->number, "loss", json_finite(step->loss), "tokens_per_s",
-                             floor(step->tokens_per_s), "peak_share", training_peak_share(run, step->tokens_per_s),
-                             "lr", step->lr, "secs", process_secs() - run->began, "gradient_norm", json_finite(norm),
-                             "skipped", (json_int_t)n_skipped, "memory", (json_int_t)now, "memory_peak",
-                             (json_int_t)peak, "bytes_sent", (json_int_t)step->bytes_sent);
+    const double share = training_peak_share(run, step->tokens_per_s);
+    json_t *line = json_pack("{s:I, s:o, s:f, s:f, s:f, s:o, s:I, s:I, s:I, s:I}", "step", (json_int_t)step->number,
+                             "loss", json_finite(step->loss), "tokens_per_s", floor(step->tokens_per_s), "lr", step->lr,
+                             "secs", process_secs() - run->began, "gradient_norm", json_finite(norm), "skipped",
+                             (json_int_t)n_skipped, "memory", (json_int_t)now, "memory_peak", (json_int_t)peak,
+                             "bytes_sent", (json_int_t)step->bytes_sent);
     int bad = 0;
     if (step->number <= run->again_to) bad |= json_object_set_new(line, "again", json_true());
+    if (!isnan(share)) bad |= json_object_set_new(line, "peak_share", json_real(share));
     if (!isnan(step->exposed)) bad |= json_object_set_new(line, "exposed", json_real(step->exposed));
     if (!isnan(run->memory)) bad |= json_object_set_new(line, "memory_most", json_integer((json_int_t)run->memory));
     if (!isnan(step->val_loss)) bad |= json_object_set_new(line, "val_loss", json_finite(step->val_loss));

@@ -24,9 +24,13 @@ qdr_traffic training_traffic(const training *run)
     return all;
 }
 
+/* Measuring computes about as much. */
+#define LEAST_FLOPS 1e10
+
 qdr_status training_find_peak(training *run)
 {
     const choice *how = &run->set->how;
+    const double n_tokens = (double)(run->set->n_steps - run->first_step) * (double)(how->batch * how->context);
     const int n_ranks = qdr_context_size(run->ctx);
     qdr_network_flops flops = {QDR_INIT(qdr_network_flops)};
     double own, unused;
@@ -37,6 +41,8 @@ qdr_status training_find_peak(training *run)
         return REFUSE(run->sentence, "--machine %.100s states no peak of %s; name another one, or leave out --machine",
                       how->machine, qdr_dtype_name((qdr_dtype)how->dtype));
     if (how->machine) return QDR_OK;
+    run->peak_flops = NAN;
+    if (n_tokens * run->token_flops < LEAST_FLOPS) return QDR_OK;
     TRY(qdr_measure_products(run->ctx, (qdr_dtype)how->dtype, &own));
     return meter_over_ranks(run->grid, own, &run->peak_flops, &unused);
 }
@@ -55,7 +61,8 @@ qdr_status training_measure(training *run, training_step *step, int is_due)
     size_t now, peak;
     double unused;
     /* Products ran at least as fast as a whole step, if not at the start. */
-    if (!run->set->how.machine) run->peak_flops = fmax(run->peak_flops, step->tokens_per_s * run->token_flops);
+    if (!run->set->how.machine && !isnan(run->peak_flops))
+        run->peak_flops = fmax(run->peak_flops, step->tokens_per_s * run->token_flops);
     if (!is_due && n_done < run->waited.next) return QDR_OK;
     run->waited.next = n_done + 1 + (rest < MOST_STEPS ? rest : MOST_STEPS - 1);
     qdr_mem_usage(run->ctx, &now, &peak);

@@ -88,7 +88,9 @@ static void report_ranks(const training *run)
     char text[24];
     if (isnan(run->memory)) return;
     const double tokens = (double)((run->n_steps - run->first_step) * run->set->how.batch * run->set->how.context);
-    fprintf(stderr, "of all ranks: %.1f%% of the peak; ", 100 * training_peak_share(run, tokens / run->train_secs));
+    const double share = training_peak_share(run, tokens / run->train_secs);
+    fputs("of all ranks: ", stderr);
+    if (!isnan(share)) fprintf(stderr, "%.1f%% of the peak; ", 100 * share);
     if (!isnan(run->exposed))
         fprintf(stderr, "exposed communication %.1f%% of the steps' time on average, at most %.1f%%; ",
                 100 * run->exposed, 100 * run->waited.most / run->waited.of_secs);
@@ -110,7 +112,7 @@ static void tell_peak(const training *run)
 {
     const choice *how = &run->set->how;
     const int p = qdr_context_size(run->ctx);
-    if (run->set->eval) return;
+    if (run->set->eval || isnan(run->peak_flops)) return;
     fprintf(stderr, "peak: %.4g GFLOP/s, ", 1e-9 * run->peak_flops);
     if (how->machine)
         fprintf(stderr, "that of %d rank%s of %s\n", p, PLURAL(p), how->machine);

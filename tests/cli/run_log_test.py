@@ -122,13 +122,17 @@ class Logs(Case):
             about, lines = self.log_of("--steps", "9", "--machine", "laptop", "--dtype", dtype, grid=grid)
             self.assertEqual((about["peak_of"], about["peak_flops"]), ("laptop", peak))
             self.assertIn(f"peak: {1e-9 * about['peak_flops']:.4g} GFLOP/s, that of ", self.said)
+            self.assertIn("% of the peak; ", self.said)
             for line in lines:
                 self.assertAlmostEqual(line["peak_share"] * about["peak_flops"] / flops / line["tokens_per_s"], 1,
                                        delta=1 / line["tokens_per_s"])
-        about, _ = self.log_of("--steps", "1")
-        self.assertEqual(about["peak_of"], "products at the start")
-        self.assertGreater(about["peak_flops"], 0)
-        self.assertIn("at which products of f32 ran on all ranks at the start", self.said)
+        for n_tokens, is_known in ((0.9e10 / flops, False), (1.1e10 / flops, True)):  # measuring is more work, or less
+            about, lines = self.log_of("--steps", str(round(n_tokens / BATCH / CONTEXT)), "--stop-after", "1", "--save",
+                                        self.path("stopped.safetensors"))
+            self.assertEqual(about.get("peak_of"), "products at the start" if is_known else None)
+            self.assertEqual(about.get("peak_flops", 0) > 0, is_known)
+            self.assertEqual([line.get("peak_share", 0) > 0 for line in lines], [is_known] * len(lines))
+            self.assertEqual("at which products of f32 ran on all ranks at the start" in self.said, is_known)
 
     def test_speed(self):
         """A step's tokens in its time, which is a part of what passes from line to line."""
