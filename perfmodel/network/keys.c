@@ -10,7 +10,6 @@
 #include "core/sized.h"
 #include "core/status.h"
 #include "network/sizes.h"
-#include "network/types.h"
 #include "schedule/network.h"
 
 enum { VALUE_BYTES = 64 };
@@ -204,10 +203,6 @@ qdr_status qdri_network_take(qdri_json_node node, const char *other_key, qdr_net
             return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is missing; write the file again", qdri_json_where(value).text);
     }
     QDR_TRY(check_keys(&object, other_key));
-    if (*network->architecture && !qdri_find_type(network->architecture))
-        return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is \"%s\"; one of %s is needed",
-                        qdri_json_where(qdri_json_get(&object, "architecture")).text, network->architecture,
-                        qdri_known_types);
     if (qdr_network_params(network, &counts) == QDR_OK) return QDR_OK;
     snprintf(why, sizeof why, "%s", qdr_last_error());
     return qdri_fail(QDR_ERR_ARGUMENT, __FILE__, __LINE__, "%s: %.400s", qdri_json_where(node).text, why);

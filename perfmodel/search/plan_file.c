@@ -179,7 +179,14 @@ static qdr_status read_network(const qdri_json_node *root, qdr_network *network)
 {
     network->size = sizeof *network;
     QDR_TRY(read_name(root, "network", network->name, sizeof network->name));
-    return qdri_network_take(qdri_json_get(root, "sizes"), NULL, network);
+    const qdri_json_node sizes = qdri_json_get(root, "sizes");
+    qdri_json_node object;
+    QDR_TRY(qdri_network_take(sizes, NULL, network));
+    if (!*network->architecture || qdri_find_type(network->architecture)) return QDR_OK;
+    QDR_TRY(qdri_json_object(sizes, &object));
+    return QDR_FAIL(QDR_ERR_ARGUMENT, "%s is \"%s\"; one of %s is needed",
+                    qdri_json_where(qdri_json_get(&object, "architecture")).text, network->architecture,
+                    qdri_known_types);
 }
 
 static qdr_status read_grid(const qdri_json_node *root, qdr_plan *plan)

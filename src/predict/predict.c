@@ -113,7 +113,7 @@ const command command_predict = {
             "  date url note                    more about the row; not read\n"
             "  tp pp dp cp ep [1]               ranks of each parallelism; dp [gpus / (tp * pp * cp)]\n"
             "  zero [0] shards [dp]             ZeRO stage, 0 to 3; with 3 (FSDP): the ranks that share one copy\n"
-            "  levels [none]                    GP,OP, as for plan: ranks that share gradients and optimizer state\n"
+            "  levels [none]                    as of plan --levels, instead of zero 1 and 2\n"
             "  micro_batch [1] interleave [1]   sequences of a forward pass; parts of a pipeline stage\n"
             "  recompute [none]                 none; attention or full, as other software does them; operations;\n"
             "                                   segments: what plan --recompute full means\n"

@@ -57,6 +57,7 @@ ENVIRONMENT = [variable("QDR_TUNE"), variable("QDR_TRACE", 0), variable("QDR_CUD
                variable("QDR_CUDNN", use=READ), variable("QDR_MACHINE", use=READ)]
 WITHOUT_MACHINE = ENVIRONMENT[:-1]  # it may measure QDR_MACHINE anew
 MACHINE = Slot("--machine", READ)
+SOFTWARE = Slot("--software", READ)
 MODEL = Slot("--model", READ)
 # Each with the options that it also needs; a default is used for a file that a pair does not name.
 PROGRAMS = {
@@ -68,11 +69,12 @@ PROGRAMS = {
                             {"--base": "machine.json"}),
     "quadrille linear": (["--grid", "1x1x1x1", "--local", "1"], [*ARRAYS, *RESULTS, *ENVIRONMENT],
                          {"--x": "x.npy", "--w": "w.npy", "--dy": "dy.npy", "--out": "result"}),
-    "quadrille mem": ([], [operand("the model"), MACHINE], {}),
+    "quadrille mem": ([], [operand("the model"), MACHINE, SOFTWARE], {}),
     "quadrille plan": (["-n", "2", "--top", "1"],
-                       [operand("the model"), MACHINE, Slot("--svg", WRITTEN), Slot("--out", WRITTEN)],
+                       [operand("the model"), MACHINE, SOFTWARE, Slot("--svg", WRITTEN), Slot("--out", WRITTEN)],
                        {"the model": "model.json", "--machine": "machine.json"}),
-    "quadrille predict": ([], [operand("the table"), MACHINE, Slot("--out", WRITTEN)], {"the table": "runs.csv"}),
+    "quadrille predict": ([], [operand("the table"), MACHINE, SOFTWARE, Slot("--out", WRITTEN)],
+                          {"the table": "runs.csv"}),
     "quadrille topo": ([], [Slot("--xml", READ), Slot("--svg", WRITTEN)], {}),
     "quadrille trace": ([], [ranks(operand("the trace"), 0), ranks(operand("the trace"), 1), Slot("--merge", WRITTEN),
                              Slot("--svg", WRITTEN)], {"the trace": "run"}),

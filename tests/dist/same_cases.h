@@ -337,6 +337,7 @@ typedef struct variation {
     X("qdr_token_source.*", "no ranks")                                                                                \
     X("qdr_token_rows.*", "no ranks")                                                                                  \
     X("qdr_machine.*", "no ranks; qdr_plan_auto() takes rank 0's")                                                     \
+    X("qdr_software.*", "no ranks")                                                                                    \
     X("qdr_network.*", "no ranks, or the nodes that come of it are compared; qdr_plan_auto() takes rank 0's")          \
     X("qdr_network_parameter.*", "the library gives it")                                                               \
     X("qdr_network_desc.*", "the nodes that come of it are compared")                                                  \
