@@ -104,6 +104,24 @@ typedef struct qdr_machine_file {
     double room[QDR_MACHINE_ROOM];
 } qdr_machine_file;
 
+/** A state in which some runs of a software on several nodes are slower, and how many are: what caches, allocators and
+ * waiting ranks do, which no number of a plan decides. Runs are in one state at most, else in the normal one. */
+typedef struct qdr_machine_state {
+    int of_pipelines; /**< 1: of runs with pipeline stages; 0: of the others */
+    int room_; /**< 0 */
+    double
+        rank_secs; /**< of the host, of a collective over x or y, for each member of the group: if that is more than in
+                         the normal state */
+    double stage_secs; /**< of each neighbour stage and micro-batch */
+    double memory_share; /**< of the memory, from which on all runs are in it; 0: memory does not matter */
+    /** Share of the runs on 1, 4, 16 and 64 nodes that are in it; between these in proportion to the logarithm of their
+     * number. */
+    double shares[4];
+    double room[QDR_MACHINE_ROOM];
+} qdr_machine_state;
+/** The largest number of states in which a software's runs may be. */
+#define QDR_MAX_STATES 4
+
 /** Additional costs of the software on the machine: one for each library, or release of it. */
 typedef struct qdr_machine_software {
     double launch_secs; /**< of the device, between two kernels */
@@ -142,6 +160,8 @@ typedef struct qdr_machine_software {
     double attention_score_bytes; /**< of memory for each score of a layer's local heads, for the backward pass of fused
                                      attention of types of two bytes; at most 2.25 GiB in all */
     double room[QDR_MACHINE_ROOM];
+    int n_states, room_; /**< room_: 0 */
+    qdr_machine_state states[QDR_MAX_STATES];
 } qdr_machine_software;
 
 typedef struct qdr_machine {

@@ -133,6 +133,18 @@ static const qdri_machine_field software_fields[] = {
     {.key = NULL},
 };
 
+static const qdri_machine_field state_fields[] = {
+    {QDRI_WHOLE, "of_pipelines", offsetof(qdr_machine_state, of_pipelines), 1, 0, 1},
+    {QDRI_NUMBER, "rank_us", offsetof(qdr_machine_state, rank_secs), 1e-6, 0, 1e9},
+    {QDRI_NUMBER, "stage_us", offsetof(qdr_machine_state, stage_secs), 1e-6, 0, 1e12},
+    {QDRI_NUMBER, "memory_share", offsetof(qdr_machine_state, memory_share), 1, 0, 10},
+    {QDRI_NUMBER, "on_1_node", offsetof(qdr_machine_state, shares[0]), 1, 0, 1},
+    {QDRI_NUMBER, "on_4_nodes", offsetof(qdr_machine_state, shares[1]), 1, 0, 1},
+    {QDRI_NUMBER, "on_16_nodes", offsetof(qdr_machine_state, shares[2]), 1, 0, 1},
+    {QDRI_NUMBER, "on_64_nodes", offsetof(qdr_machine_state, shares[3]), 1, 0, 1},
+    {.key = NULL},
+};
+
 static const qdri_machine_field factors_fields[] = {
     {QDRI_NUMBER, "products", offsetof(qdr_software_factors, products), 1, 1e-3, 10},
     {QDRI_RATE, "attention", offsetof(qdr_software_factors, attention), 1, 0, 10},
@@ -148,7 +160,11 @@ static const qdri_machine_section software_sections[] = {
     {"costs", offsetof(qdr_software, costs), software_fields},
     {.fields = NULL},
 };
-static const qdri_machine_list no_lists[] = {{.key = NULL}};
+static const qdri_machine_list software_lists[] = {
+    {"states", offsetof(qdr_software, costs.states), sizeof(qdr_machine_state), offsetof(qdr_software, costs.n_states),
+     0, QDR_MAX_STATES, state_fields},
+    {.key = NULL},
+};
 
 const qdri_machine_section qdri_machine_sections[] = {
     {NULL, 0, machine_fields},
@@ -169,6 +185,8 @@ const qdri_machine_list qdri_machine_lists[] = {
      link_fields},
     {"protocols", offsetof(qdr_machine, collectives.protocols), sizeof(qdr_machine_protocol),
      offsetof(qdr_machine, collectives.n_protocols), 1, QDR_MAX_PROTOCOLS, protocol_fields},
+    {"states", offsetof(qdr_machine, software.states), sizeof(qdr_machine_state),
+     offsetof(qdr_machine, software.n_states), 0, QDR_MAX_STATES, state_fields},
     {.key = NULL},
 };
 
@@ -181,7 +199,7 @@ const qdri_file_kind qdri_machine_kind = {"machine",
 const qdri_file_kind qdri_software_kind = {.noun = "software",
                                            .folder = "software",
                                            .sections = software_sections,
-                                           .lists = no_lists,
+                                           .lists = software_lists,
                                            .name = offsetof(qdr_software, name)};
 
 double qdri_machine_get_number(const void *item, const qdri_machine_field *f)

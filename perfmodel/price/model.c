@@ -157,6 +157,36 @@ qdr_status qdri_model_price(qdr_model *model, const qdr_plan *plan, qdri_pricing
     return QDR_OK;
 }
 
+/* Adds the time of a step in a state to the mean over all. */
+static void add_state(const qdr_plan_result *one, double share, qdr_plan_result *mean)
+{
+    mean->secs += share * one->secs;
+    for (int t = 0; t < QDR_N_TIME_TERMS; t++) mean->time[t] += share * one->time[t];
+    for (int axis = 0; axis < QDR_N_AXES; axis++) mean->busy[axis] += share * one->busy[axis];
+}
+
+/* In all states that some runs are in. */
+static qdr_status price_states(qdr_model *model, const qdr_plan *plan, const qdri_pricing *pricing,
+                               const qdri_stages *stages, qdr_plan_result *result, double *after_secs)
+{
+    const qdr_machine_software *software = &model->machine.software;
+    double shares[QDR_MAX_STATES + 1];
+    qdr_plan_result mean = *result; /* which has memory only */
+    qdri_state_shares(&model->machine, plan, result->memory_bytes, shares);
+    for (int i = 0; i <= software->n_states; i++) {
+        qdr_plan_result one = *result;
+        qdri_pricing own = *pricing;
+        if (i > 0 && !(shares[i] > 0)) continue;
+        qdri_pricing_set_state(&own, i ? &software->states[i - 1] : NULL);
+        QDR_TRY(qdri_step_time(&model->lists, &own, stages, &model->work, &one, after_secs));
+        add_state(&one, shares[i], &mean);
+        mean.state_secs[mean.n_states] = one.secs;
+        mean.state_shares[mean.n_states++] = shares[i];
+    }
+    *result = mean;
+    return QDR_OK;
+}
+
 /* With the panels and parts of the plan, or one. */
 static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_result *result, double *after_secs)
 {
@@ -165,7 +195,7 @@ static qdr_status predict(qdr_model *model, const qdr_plan *plan, qdr_plan_resul
     qdr_network_flops flops = {QDR_INIT(qdr_network_flops)};
     QDR_TRY(qdri_plan_check(model, plan));
     QDR_TRY(qdri_model_price(model, plan, &pricing, &stages, result));
-    QDR_TRY(qdri_step_time(&model->lists, &pricing, &stages, &model->work, result, after_secs));
+    QDR_TRY(price_states(model, plan, &pricing, &stages, result, after_secs));
     result->panels = plan->panels ? plan->panels : 1;
     result->batch_parts = qdri_net_batch_parts(&model->lists.net); /* one, where rows cannot be divided */
     const int64_t sequence = plan->sequence ? plan->sequence : model->network.context;

@@ -34,7 +34,9 @@ void qdri_pricing_gather_again(qdri_pricing *pricing)
     const double each = pricing->machine->software.staged_rank_secs;
     if (!qdri_can_gather_again(pricing->machine)) return;
     pricing->gathers_again = 1;
-    for (int axis = 0; axis < QDR_N_AXES; axis++) pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
+    /* Where states say how often ranks wait, that is not known of all runs. */
+    for (int axis = 0; axis < QDR_N_AXES && !pricing->machine->software.n_states; axis++)
+        pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 
 qdri_coding qdri_plan_coding(const qdr_plan *plan, int ranks_per_node)
@@ -53,6 +55,7 @@ static void begin(const qdr_machine *machine, const qdr_plan *plan, qdri_pricing
     pricing->machine = machine;
     pricing->plan = plan;
     pricing->coding = qdri_plan_coding(plan, machine->ranks_per_node);
+    pricing->stall_secs = 0;
     pricing->gathers_again = machine->software.gathers_again ||
                              (qdri_can_gather_again(machine) && qdri_is_staged(machine, plan));
 }

@@ -26,6 +26,7 @@ typedef struct qdri_pricing {
     qdri_ways inside[QDRI_N_GROUPS], between[QDRI_N_GROUPS];
     int gathers_again; /* gathered rows are not kept */
     double coll_host_secs[QDR_N_AXES]; /* for a collective of activations, in addition to host_secs */
+    double stall_secs; /* of each neighbour stage and micro-batch, in the state that is priced */
 } qdri_pricing;
 
 typedef struct qdri_task_price {
@@ -51,6 +52,15 @@ void qdri_pricing_sizes(const qdr_machine *machine, const qdr_network *network, 
 /* From now on gathered rows are not kept, as in a framework that lacks the memory for them. */
 void qdri_pricing_gather_again(qdri_pricing *pricing);
 int qdri_can_gather_again(const qdr_machine *machine);
+
+/* ---- states.c ---- */
+
+/* The shares of a plan's runs that are in the normal state and in each of the software's. */
+void qdri_state_shares(const qdr_machine *machine, const qdr_plan *plan, double memory_bytes,
+                       double shares[QDR_MAX_STATES + 1]);
+/* From now on prices are those of a state; NULL: the normal one, as at first. */
+void qdri_pricing_set_state(qdri_pricing *pricing, const qdr_machine_state *state);
+
 /* Whether the task multiplies queries with keys, and scores with values. */
 int qdri_task_makes_scores(const qdri_task *task);
 qdri_task_price qdri_task_price_of(const qdri_pricing *pricing, const qdri_task *task);

@@ -325,7 +325,8 @@ static pipe make_pipe(const phases *all, const phase *backward, const qdri_prici
     const int many = software->stall_nodes > 0 && nodes >= software->stall_nodes;
     const int full = software->stall_memory_share > 0 &&
                      memory_bytes > software->stall_memory_share * machine->memory_bytes;
-    const double stall = many || full ? software->stall_secs : 0; /* for each neighbour, per micro-batch */
+    /* For each neighbour, per micro-batch. */
+    const double stall = pricing->stall_secs + (many || full ? software->stall_secs : 0);
     pipe p = {.first = slot_of(all, backward, software, stages->first, 1, 0),
               .middle = slot_of(all, backward, software, stages->middle, 0, 0),
               .last = slot_of(all, backward, software, stages->last, 0, 1)};

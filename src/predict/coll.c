@@ -95,6 +95,7 @@ static int predict_collective(const table *t, int64_t row, predictor *all, measu
         for (int l = 0; l < machine.n_links; l++) machine.links[l].switch_bytes_per_sec = 0;
     }
     if (set_place(t, row, &machine, &work, why)) return why->code;
+    coll->state_share = 1;
     if (predict_sizes(&machine, work, table_number(t, row, BYTES, 0), &coll->predicted_secs) != QDR_OK)
         skip(coll, "%.300s", qdr_last_error());
     return EXIT_OK;

@@ -17,7 +17,10 @@ typedef struct measured {
     const char *title, *part; /* rows with the same two are scored together: a source; a machine and a collective */
     char group[200]; /* rows of one title and part with the same group differ only in how they were run */
     double secs, memory_bytes; /* memory 0: not measured */
-    double predicted_secs, predicted_bytes;
+    double predicted_secs, predicted_bytes; /* secs: of the state that is nearest to what was measured */
+    double expected_secs; /* the mean over states */
+    int state; /* 0: the normal one */
+    double state_share; /* of such runs; 1: there are no others */
     double machine_bytes; /* memory of a rank */
     char why_skipped[SKIPPED_BYTES]; /* "": not skipped */
 } measured;
@@ -68,6 +71,8 @@ typedef struct score {
     double n_memory; /* rows with measured memory */
     double memory; /* median of |predicted / measured - 1| */
     double refused; /* fraction of the rows that do not fit according to the model */
+    double n_slow; /* rows nearest to another than the normal state */
+    double log_loss; /* of the shares of the states of rows that may be in several: the mean of -log(share) */
 } score;
 enum { MIN_GROUP = 4 };
 typedef struct scores {

@@ -119,7 +119,12 @@ void report_print(const report *r)
         const score *s = &r->scores->parts[i];
         print_score(r->kind, s->first->title, s->first->part, s);
     }
-    print_score(r->kind, "all", "", &r->scores->all);
+    const score *all = &r->scores->all;
+    print_score(r->kind, "all", "", all);
+    if (!isnan(all->log_loss))
+        printf("# states: %.0f rows are nearest to the normal one, %.0f to slower ones, each of which is scored by the "
+               "nearest,\n# and choices among the normal ones; log loss of the shares %.3f\n",
+               all->n - all->n_slow, all->n_slow, all->log_loss);
     reason *reasons = count_reasons(r, &n);
     if (n) puts("# skipped:");
     for (size_t i = 0; i < n; i++)
@@ -183,13 +188,18 @@ void report_write(FILE *file, const void *user, failure *why)
     const report *r = user;
     (void)why;
     write_cells(file, r->t, -1);
-    fputs(r->kind->part ? "predicted_secs,why_skipped\n" : "predicted_secs,predicted_memory_gib,why_skipped\n", file);
+    fputs(r->kind->part ? "predicted_secs,why_skipped\n"
+                        : "predicted_secs,predicted_memory_gib,expected_secs,state,why_skipped\n",
+          file);
     for (int64_t row = 0; row < r->t->csv.n_rows; row++) {
         write_cells(file, r->t, row);
         const int is_known = !r->rows[row].why_skipped[0];
         if (is_known) fprintf(file, "%.6g", r->rows[row].predicted_secs);
         if (!r->kind->part) putc(',', file);
         if (!r->kind->part && is_known) fprintf(file, "%.6g", r->rows[row].predicted_bytes / GIB);
+        if (!r->kind->part) putc(',', file);
+        if (!r->kind->part && is_known) fprintf(file, "%.6g,%d", r->rows[row].expected_secs, r->rows[row].state);
+        if (!r->kind->part && !is_known) putc(',', file);
         putc(',', file);
         csv_write(file, r->rows[row].why_skipped);
         putc('\n', file);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row of a table of runs: its network and plan, what was measured, and what the model says. */
+#include <math.h>
 #include <stdio.h>
 
 #include "common/levels.h"
@@ -10,22 +11,8 @@
 enum { SOURCE, MACHINE, MODEL, STEP_SECS, MEMORY_GIB, SKIP, PREDICTED_SECS, PREDICTED_MEMORY_GIB, WHY_SKIPPED };
 enum { GPUS = WHY_SKIPPED + 1, TP, PP, DP, CP, EP, ZERO, SHARDS, INTERLEAVE, LAYOUT, OVERLAP, RECOMPUTE, DTYPE };
 enum { BATCH = DTYPE + 1, MICRO_BATCH, SEQUENCE, LAYERS, HIDDEN, HEADS, VOCAB };
-enum {
-    KV_HEADS = VOCAB + 1,
-    HEAD_SIZE,
-    FFN,
-    GATED,
-    TIED,
-    LEARNED_POSITIONS,
-    BIASES,
-    NORM,
-    SOFTWARE,
-    LEVELS,
-    DATE,
-    URL,
-    NOTE,
-    N_COLUMNS
-};
+enum { KV_HEADS = VOCAB + 1, HEAD_SIZE, FFN, GATED, TIED, LEARNED_POSITIONS, BIASES, NORM, SOFTWARE, LEVELS };
+enum { DATE = LEVELS + 1, URL, NOTE, EXPECTED_SECS, STATE, N_COLUMNS };
 
 /* Ranges are those of the model; larger numbers are mistakes. */
 static const column_spec columns[N_COLUMNS + 1] = {
@@ -76,6 +63,8 @@ static const column_spec columns[N_COLUMNS + 1] = {
     [NOTE] = {.name = "note"},
     [PREDICTED_SECS] = {.name = "predicted_secs", .kind = CELL_RESULT},
     [PREDICTED_MEMORY_GIB] = {.name = "predicted_memory_gib", .kind = CELL_RESULT},
+    [EXPECTED_SECS] = {.name = "expected_secs", .kind = CELL_RESULT},
+    [STATE] = {.name = "state", .kind = CELL_RESULT},
     [WHY_SKIPPED] = {.name = "why_skipped", .kind = CELL_RESULT},
 };
 
@@ -230,6 +219,17 @@ static int read_row(reader *r)
     return EXIT_OK;
 }
 
+/* The state that is nearest to the measured time, by ratio. */
+static void set_state(const qdr_plan_result *result, measured *run)
+{
+    run->expected_secs = result->secs;
+    for (int i = 1; i < result->n_states; i++)
+        if (fabs(log(result->state_secs[i] / run->secs)) < fabs(log(result->state_secs[run->state] / run->secs)))
+            run->state = i;
+    run->predicted_secs = result->state_secs[run->state];
+    run->state_share = result->state_shares[run->state];
+}
+
 static int predict_run(const table *t, int64_t row, predictor *all, measured *run, failure *why)
 {
     reader r = {.t = t, .row = row, .run = run, .network = {QDR_INIT(qdr_network)}, .why = why};
@@ -251,7 +251,7 @@ static int predict_run(const table *t, int64_t row, predictor *all, measured *ru
         skip(run, "%.300s", qdr_last_error());
         return EXIT_OK;
     }
-    run->predicted_secs = result.secs;
+    set_state(&result, run);
     run->predicted_bytes = result.memory_bytes;
     run->machine_bytes = machine->memory_bytes;
     return EXIT_OK;

@@ -61,14 +61,19 @@ static score score_rows(const measured *const *rows, size_t n, numbers *all)
     s.ninetieth = all->n ? all->spare[(size_t)(0.9 * (double)(all->n - 1) + 0.5)] : NAN;
     s.worst = all->n ? all->spare[all->n - 1] : NAN;
     size_t n_memory = 0;
+    double n_open = 0; /* rows that may be in several states */
     for (size_t i = 0; i < n; i++) {
         const measured *row = rows[i];
         if (row->why_skipped[0]) continue;
         s.refused += (row->predicted_bytes > row->machine_bytes) / s.n;
+        s.n_slow += row->state > 0;
+        n_open += row->state_share < 1;
+        s.log_loss -= log(fmax(row->state_share, 1e-3));
         if (row->memory_bytes > 0)
             all->spare[n_memory++] = fabs(row->predicted_bytes - row->memory_bytes) / row->memory_bytes;
     }
     if (!all->n) s.refused = NAN;
+    s.log_loss /= n_open; /* NAN: none is */
     s.n_memory = (double)n_memory;
     s.memory = statistics_median(all->spare, n_memory);
     return s;
@@ -80,10 +85,18 @@ static score score_group(const measured *const *rows, size_t n, numbers *all)
 {
     score s = score_rows(rows, n, all);
     if (all->n < MIN_GROUP) return s;
-    const statistics_choice choice = statistics_choose(all->predicted, all->measured, all->n);
     s.n_groups = 1;
     s.spearman = statistics_spearman(all->predicted, all->measured, all->n);
     s.kendall = statistics_kendall(all->predicted, all->measured, all->n);
+    /* A slow state is no choice. */
+    all->n = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i]->why_skipped[0] || rows[i]->state) continue;
+        all->predicted[all->n] = rows[i]->predicted_secs;
+        all->measured[all->n++] = rows[i]->secs;
+    }
+    if (all->n < 2) return s;
+    const statistics_choice choice = statistics_choose(all->predicted, all->measured, all->n);
     s.hit = choice.hit;
     s.regret = s.worst_regret = choice.regret;
     return s;
