@@ -38,6 +38,8 @@ static const field fields[] = {
     {NULL, "n_memory", MEMBER(n_memory), OF_RUNS, 0, 0, ""},
     {"mem", "memory_error", MEMBER(memory), OF_RUNS, 7, 0, "%"},
     {"no fit", "no_fit", MEMBER(refused), OF_RUNS, 7, 1, "%"},
+    {NULL, "n_slow", MEMBER(n_slow), OF_RUNS, 0, 0, ""},
+    {NULL, "log_loss", MEMBER(log_loss), OF_RUNS, 0, 3, ""},
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
@@ -122,9 +124,10 @@ void report_print(const report *r)
     const score *all = &r->scores->all;
     print_score(r->kind, "all", "", all);
     if (!isnan(all->log_loss))
-        printf("# states: %.0f rows are nearest to the normal one, %.0f to slower ones, each of which is scored by the "
-               "nearest,\n# and choices among the normal ones; log loss of the shares %.3f\n",
-               all->n - all->n_slow, all->n_slow, all->log_loss);
+        printf(
+            "# states: %.0f row%s nearest to the normal one, %.0f to slower ones; each is scored by the nearest, and "
+            "choices\n# among normal ones; log loss of the shares %.3f\n",
+            all->n - all->n_slow, all->n - all->n_slow > 1 ? "s are" : " is", all->n_slow, all->log_loss);
     reason *reasons = count_reasons(r, &n);
     if (n) puts("# skipped:");
     for (size_t i = 0; i < n; i++)

@@ -16,7 +16,7 @@ import os
 import cases
 from cases import ARGUMENTS, start
 
-ADDED = ["predicted_secs", "predicted_memory_gib", "why_skipped"]
+ADDED = ["predicted_secs", "predicted_memory_gib", "expected_secs", "state", "why_skipped"]
 COLUMNS = ["source", "machine", "model", "step_secs", "memory_gib", "skip", "gpus", "tp", "pp", "dp", "cp", "ep",
            "zero", "shards", "interleave", "layout", "overlap", "recompute", "dtype", "batch", "micro_batch",
            "sequence", "layers", "hidden", "heads", "vocab", "kv_heads", "head_size", "ffn", "gated", "tied",
@@ -193,6 +193,27 @@ class Rows(Case):
         self.refused("software'", "no software is named \"sift\"", "nearest: \"soft\"", software="sift")
         self.refused("software'", "none.json", software=self.path("none.json"))
 
+    def test_states(self):
+        """The nearest counts, by ratio; the mean is told, and how likely the nearest was."""
+        states = [{"of_pipelines": 1, "stage_us": 1e6, "on_1_node": 0.5, "on_4_nodes": 0.25}]
+        machine = self.write("slow.json", json.dumps({**MACHINE, "states": states}))
+        pipeline = {"machine": machine, "gpus": 32, "pp": 4, "batch": 64, "micro_batch": 1}
+        named, _ = self.predict({**pipeline, "machine": "Quux"}, {})
+        normal, slow = float(named["predicted_secs"]), None
+        rows, report = self.predicted(as_csv([{**GPT, **pipeline, "step_secs": secs} for secs in
+                                              (normal, 1.3 * normal, 30)]))
+        self.assertEqual([row["state"] for row in rows], ["0", "0", "1"])
+        self.assertEqual([row["predicted_secs"] for row in rows[:2]], [named["predicted_secs"]] * 2)
+        slow = float(rows[2]["predicted_secs"])
+        self.assertGreater(slow, normal + 8 * 2)  # eight micro-batches, two neighbours
+        for row in rows:
+            self.assertAlmostEqual(float(row["expected_secs"]), 0.75 * normal + 0.25 * slow, delta=1e-4 * slow)
+        self.assertEqual(report["all"]["n_slow"], 1)
+        self.assertAlmostEqual(report["all"]["log_loss"], -(2 * math.log(0.75) + math.log(0.25)) / 3, 6)
+        done = self.run_table(as_csv([{**GPT, **pipeline, "step_secs": 30}, GPT]))
+        self.assertIn("# states: 1 row is nearest to the normal one, 1 to slower ones", done.out)
+        self.assertNotIn("# states", self.run_table(as_csv([GPT])).out)
+
     def test_provenance_is_not_read(self):
         self.assertEqual(self.secs(date="2025-04", url="https://a.org/?a=b,c", note="by hand, \"twice\""), self.secs())
 
@@ -287,7 +308,7 @@ class Tables(Case):
     def test_few_columns(self):
         columns = ["gpus", "batch", "step_secs", *SHAPE]
         rows, _ = self.predicted(as_csv([{key: GPT[key] for key in columns}], columns), "-m", "test-quux")
-        self.assertEqual((rows[0]["why_skipped"], list(rows[0])[-3:]), ("", ADDED))
+        self.assertEqual((rows[0]["why_skipped"], list(rows[0])[-len(ADDED):]), ("", ADDED))
         rows, _ = self.predicted("model,gpus,batch,step_secs\ngpt2,8,64,0.1\n", "-m", "test-quux")
         self.assertEqual(rows[0]["why_skipped"], "")
 
