@@ -247,9 +247,27 @@ static void tell_faster_levels(const plan_answer *answer, note_fn each, void *us
 }
 
 /* Of the best plan. */
+/* What some runs of the best plan take, whose time is the mean. */
+static void tell_states(const plan_answer *answer, note_fn each, void *user)
+{
+    const qdr_plan_result *result = &answer->rows[0].planned.result;
+    char note[QDR_MAX_STATES * 64 + 64];
+    double most = 0;
+    for (int i = 0; i < result->n_states; i++) most = fmax(most, result->state_secs[i]);
+    if (!(most > 1.01 * result->state_secs[0])) return; /* states do not matter */
+    int used = snprintf(note, sizeof note, "%.0f %% of such runs take %s", 100 * result->state_shares[0],
+                        time_in_words(result->state_secs[0]).text);
+    for (int i = 1; i < result->n_states; i++)
+        used += snprintf(note + used, sizeof note - (size_t)used, "%s %.0f %% %s",
+                         i < result->n_states - 1 ? "," : " and", 100 * result->state_shares[i],
+                         time_in_words(result->state_secs[i]).text);
+    each(note, user);
+}
+
 static void tell_notes(const plan_answer *answer, note_fn each, void *user)
 {
     char note[LEVELS_NOTE_BYTES];
+    tell_states(answer, each, user);
     plan_notes(answer->network, &answer->rows[0].planned.plan, answer->options->search.micro_batch, each, user);
     plan_levels_note(answer, note);
     if (*note) each(note, user);
