@@ -92,8 +92,8 @@ void training_log_validation(training *run, double loss);
 /* What this rank has sent so far, on all channels; secs: for which it has waited for that, and computed nothing, and
  * for the text of training; 0 on GPUs. Local. */
 qdr_traffic training_traffic(const training *run);
-/* Sets token_flops and peak_flops, which it measures unless --machine states it, or measuring is more work than the run:
- * then it is NAN. Collective, ranks agree. */
+/* Sets token_flops and peak_flops, which it measures unless --machine states it, or measuring is more work than the
+ * run: then it is NAN. Collective, ranks agree. */
 qdr_status training_find_peak(training *run);
 /* The share of the peak at a speed. */
 double training_peak_share(const training *run, double tokens_per_s);

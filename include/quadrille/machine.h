@@ -160,8 +160,6 @@ typedef struct qdr_machine_software {
     double attention_score_bytes; /**< of memory for each score of a layer's local heads, for the backward pass of fused
                                      attention of types of two bytes; at most 2.25 GiB in all */
     double room[QDR_MACHINE_ROOM];
-    int n_states, room_; /**< room_: 0 */
-    qdr_machine_state states[QDR_MAX_STATES];
 } qdr_machine_software;
 
 typedef struct qdr_machine {
@@ -187,6 +185,8 @@ typedef struct qdr_machine {
     qdr_machine_codecs codecs;
     qdr_machine_file file;
     qdr_machine_software software;
+    int n_states, room_; /**< of the software; room_: 0 */
+    qdr_machine_state states[QDR_MAX_STATES];
 } qdr_machine;
 
 /** How well a software uses a machine: factors of numbers in the machine's file, which are those of its maker and of
@@ -205,6 +205,8 @@ typedef struct qdr_software {
     char name[QDR_MAX_NAME];
     qdr_software_factors factors;
     qdr_machine_software costs; /**< of a machine that runs it */
+    int n_states, room_; /**< room_: 0 */
+    qdr_machine_state states[QDR_MAX_STATES];
 } qdr_software;
 
 /** Loads a machine by path or by name. An argument that contains a slash, ends in ".json" or is "-" is a path;
@@ -264,7 +266,7 @@ QDR_API QDR_NODISCARD qdr_status qdr_software_parse(const char *text, size_t byt
 /** As qdr_machine_find(), by the names and aliases of the files of software. */
 QDR_API QDR_NODISCARD qdr_status qdr_software_find(const char *text, qdr_software *software);
 QDR_API QDR_NODISCARD qdr_status qdr_software_list(qdr_name_fn each, void *user);
-/** Makes a machine one that runs this software: multiplies by its factors, and replaces the costs.
+/** Makes a machine one that runs this software: multiplies by its factors, and replaces costs and states.
  *  @retval QDR_ERR_ARGUMENT  NULL, or a factor that is negative, infinite or no number; nothing changed */
 QDR_API QDR_NODISCARD qdr_status qdr_machine_set_software(qdr_machine *machine, const qdr_software *software);
 

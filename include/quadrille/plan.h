@@ -98,8 +98,8 @@ typedef struct qdr_plan_result {
     int panels, batch_parts; /**< the plan's, or those that were chosen */
     double memory_bytes; /**< the sum of memory[] */
     double memory[QDR_MAX_MEMORY_TERMS]; /**< by qdr_memory_term */
-    /** The states in which the machine's software may run this plan, first the normal one: secs, time and busy are means
-     * over them by their shares, which add up to 1. */
+    /** The states in which the machine's software may run this plan, first the normal one: secs, time and busy are
+     * means over them by their shares, which add up to 1. */
     int n_states, room_; /**< room_: 0 */
     double state_secs[QDR_MAX_STATES + 1], state_shares[QDR_MAX_STATES + 1];
 } qdr_plan_result;

@@ -161,8 +161,8 @@ static const qdri_machine_section software_sections[] = {
     {.fields = NULL},
 };
 static const qdri_machine_list software_lists[] = {
-    {"states", offsetof(qdr_software, costs.states), sizeof(qdr_machine_state), offsetof(qdr_software, costs.n_states),
-     0, QDR_MAX_STATES, state_fields},
+    {"states", offsetof(qdr_software, states), sizeof(qdr_machine_state), offsetof(qdr_software, n_states), 0,
+     QDR_MAX_STATES, state_fields},
     {.key = NULL},
 };
 
@@ -185,8 +185,8 @@ const qdri_machine_list qdri_machine_lists[] = {
      link_fields},
     {"protocols", offsetof(qdr_machine, collectives.protocols), sizeof(qdr_machine_protocol),
      offsetof(qdr_machine, collectives.n_protocols), 1, QDR_MAX_PROTOCOLS, protocol_fields},
-    {"states", offsetof(qdr_machine, software.states), sizeof(qdr_machine_state),
-     offsetof(qdr_machine, software.n_states), 0, QDR_MAX_STATES, state_fields},
+    {"states", offsetof(qdr_machine, states), sizeof(qdr_machine_state), offsetof(qdr_machine, n_states), 0,
+     QDR_MAX_STATES, state_fields},
     {.key = NULL},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a software makes of a machine. */
 #include <math.h>
+#include <string.h>
 
 #include "core/sized.h"
 #include "machine/machine_table.h"
@@ -64,6 +65,8 @@ qdr_status qdr_machine_set_software(qdr_machine *given, const qdr_software *soft
         machine.links[l].switch_bytes_per_sec *= by->links;
     }
     machine.software = own.costs;
+    machine.n_states = own.n_states;
+    memcpy(machine.states, own.states, sizeof machine.states);
     QDRI_GIVE(qdr_machine, given, &machine);
     return QDR_OK;
 }

@@ -78,7 +78,7 @@ qdr_status qdri_plan_check(const qdr_model *model, const qdr_plan *plan)
     QDR_TRY(qdri_threads_check("plan", plan->threads));
     if (plan->overlap < 0 || plan->overlap > (QDR_OVERLAP_ALL | QDR_OVERLAP_NONE))
         return QDR_FAIL(QDR_ERR_ARGUMENT, "plan: overlap %d is not a sum of QDR_OVERLAP_ flags", plan->overlap);
-    if (plan->context_parts < 0 || (plan->context_parts > 1 && (plan->z * plan->d) % plan->context_parts))
+    if (plan->context_parts < 0 || (plan->context_parts > 1 && (int64_t)plan->z * plan->d % plan->context_parts))
         return QDR_FAIL(QDR_ERR_ARGUMENT,
                         "plan: sequences in %" PRId64
                         " parts, but z·d is %d; use a divisor of it, or 0 for whole sequences",
@@ -169,15 +169,16 @@ static void add_state(const qdr_plan_result *one, double share, qdr_plan_result 
 static qdr_status price_states(qdr_model *model, const qdr_plan *plan, const qdri_pricing *pricing,
                                const qdri_stages *stages, qdr_plan_result *result, double *after_secs)
 {
-    const qdr_machine_software *software = &model->machine.software;
+    const qdr_machine *machine = &model->machine;
     double shares[QDR_MAX_STATES + 1];
     qdr_plan_result mean = *result; /* which has memory only */
-    qdri_state_shares(&model->machine, plan, result->memory_bytes, shares);
-    for (int i = 0; i <= software->n_states; i++) {
+    *after_secs = 0;
+    qdri_state_shares(machine, plan, result->memory_bytes, shares);
+    for (int i = 0; i <= machine->n_states; i++) {
         qdr_plan_result one = *result;
         qdri_pricing own = *pricing;
         if (i > 0 && !(shares[i] > 0)) continue;
-        qdri_pricing_set_state(&own, i ? &software->states[i - 1] : NULL);
+        qdri_pricing_set_state(&own, i ? &machine->states[i - 1] : NULL);
         QDR_TRY(qdri_step_time(&model->lists, &own, stages, &model->work, &one, after_secs));
         add_state(&one, shares[i], &mean);
         mean.state_secs[mean.n_states] = one.secs;

@@ -35,7 +35,7 @@ void qdri_pricing_gather_again(qdri_pricing *pricing)
     if (!qdri_can_gather_again(pricing->machine)) return;
     pricing->gathers_again = 1;
     /* Where states say how often ranks wait, that is not known of all runs. */
-    for (int axis = 0; axis < QDR_N_AXES && !pricing->machine->software.n_states; axis++)
+    for (int axis = 0; axis < QDR_N_AXES && !pricing->machine->n_states; axis++)
         pricing->coll_host_secs[axis] = each * pricing->ways[axis].n_ranks;
 }
 

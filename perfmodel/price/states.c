@@ -17,11 +17,10 @@ static double share_on(const qdr_machine_state *state, double nodes)
 void qdri_state_shares(const qdr_machine *machine, const qdr_plan *plan, double memory_bytes,
                        double shares[QDR_MAX_STATES + 1])
 {
-    const qdr_machine_software *software = &machine->software;
     const double nodes = qdri_job_nodes(machine, plan);
     double left = 1; /* of the runs: those of the states before are in these */
-    for (int i = 0; i < software->n_states; i++) {
-        const qdr_machine_state *state = &software->states[i];
+    for (int i = 0; i < machine->n_states; i++) {
+        const qdr_machine_state *state = &machine->states[i];
         const int is_full = state->memory_share > 0 && memory_bytes >= state->memory_share * machine->memory_bytes;
         const int applies = (nodes > 1 || is_full) && state->of_pipelines == (plan->pipeline > 1);
         shares[i + 1] = applies ? fmin(left, share_on(state, is_full ? fmax(nodes, 64) : nodes)) : 0;

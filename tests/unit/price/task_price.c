@@ -422,9 +422,9 @@ TEST(gathers_of_rows)
     assert_near("no slower", qdri_task_price_of(&in_state, &task).host_secs, (3 + 7) * USEC);
     qdri_pricing_set_state(&in_state, &(qdr_machine_state){.rank_secs = 9 * USEC});
     assert_near("a state", qdri_task_price_of(&in_state, &task).host_secs, (3 + 4 * 9) * USEC);
-    machine.software.n_states = 1; /* which say how many wait: normally none does */
+    machine.n_states = 1; /* which say how many wait: normally none does */
     assert_near("normally", price_on(&machine, stages, &task).host_secs, (3 + 7) * USEC);
-    machine.software.n_states = 0;
+    machine.n_states = 0;
     assert_near("no stages", price_on(&machine, inside, &task).host_secs, (3 + 7) * USEC);
     /* Of each axis its own members; alone there is nothing to wait for. */
     const qdr_plan both = {.x = 2, .y = 4, .z = 1, .d = 1, .pipeline = 4}, alone = {.x = 1, .y = 4, .z = 1, .d = 1};
