@@ -109,9 +109,9 @@ typedef struct qdr_machine_file {
 typedef struct qdr_machine_state {
     int of_pipelines; /**< 1: of runs with pipeline stages; 0: of the others */
     int room_; /**< 0 */
-    double
-        rank_secs; /**< of the host, of a collective over x or y, for each member of the group: if that is more than in
-                         the normal state */
+    /** Of the host, of a collective over x or y, for each member of the group, if that is more than in the normal
+     * state. */
+    double rank_secs;
     double stage_secs; /**< of each neighbour stage and micro-batch */
     double memory_share; /**< of the memory, from which on all runs are in it; 0: memory does not matter */
     /** Share of the runs on 1, 4, 16 and 64 nodes that are in it; between these in proportion to the logarithm of their
