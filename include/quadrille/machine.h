@@ -113,9 +113,10 @@ typedef struct qdr_machine_state {
      * state. */
     double rank_secs;
     double stage_secs; /**< of each neighbour stage and micro-batch */
-    double memory_share; /**< of the memory, from which on all runs are in it; 0: memory does not matter */
+    /** Of the memory, from which on as many runs are in it as on 64 nodes, also on one node; 0: no share. */
+    double memory_share;
     /** Share of the runs on 1, 4, 16 and 64 nodes that are in it; between these in proportion to the logarithm of their
-     * number. */
+     * number, none on one node unless memory_share says so. */
     double shares[4];
     double room[QDR_MACHINE_ROOM];
 } qdr_machine_state;
